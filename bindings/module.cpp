@@ -1,0 +1,289 @@
+// Python's view of the core. Each function checks its arrays, releases the GIL and calls; policy and messages that
+// users see live in Python.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+#include "../cpp/index.h"
+
+namespace nb = nanobind;
+using namespace manyclass;
+
+namespace {
+
+template <class T, size_t dims>
+using In = nb::ndarray<const T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
+template <class T, size_t dims>
+using Out = nb::ndarray<T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
+using AnyRows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
+
+void require(bool holds, const char* what) {
+    if (!holds) throw std::invalid_argument(what);
+}
+
+template <class T>
+const T* data_or_null(const std::optional<In<T, 1>>& array, size_t size, const char* what) {
+    if (!array) return nullptr;
+    require(array->size() == size, what);
+    return array->data();
+}
+
+// An index together with the Python arrays its views point into.
+class BoundIndex {
+public:
+    BoundIndex(size_t features, bool skip_silent, bool rescore, bool blocked, bool flat_sketch,
+               std::optional<In<uint32_t, 2>> permutations, std::optional<In<uint32_t, 3>> offsets, size_t bands,
+               bool exact_keys, size_t sketch_bits, std::optional<In<float, 3>> signs) {
+        std::optional<Hasher> hasher;
+        size_t bucket_bits = 0;
+        if (permutations && offsets) {
+            const size_t window = offsets->shape(2), planes = offsets->shape(1);
+            require(permutations->shape(1) == features && features >= window, "permutations do not fit the features");
+            require(offsets->shape(0) == (bands + 15) / 16, "offsets do not fit the bands");
+            require(window >= 2 && window <= 16 && (window & (window - 1)) == 0, "window must be 2, 4, 8 or 16");
+            const auto code_bits = static_cast<size_t>(__builtin_ctzll(window));
+            bucket_bits = code_bits * planes;
+            require(bucket_bits <= 26 && planes >= 1, "too many codes per band");
+            for (size_t i = 0; i < permutations->size(); ++i)
+                require(permutations->data()[i] < features, "permutation out of range");
+            for (size_t i = 0; i < offsets->size(); ++i) require(offsets->data()[i] < features, "offset out of range");
+            hasher.emplace(HasherShape{features, bands, planes, window, code_bits, permutations->shape(0), exact_keys},
+                           permutations->data(), offsets->data());
+        }
+        std::optional<Sketcher> sketcher;
+        if (sketch_bits) {
+            require(signs.has_value() && sketch_bits % 32 == 0 && sketch_bits <= 4096, "sketch bits");
+            const size_t width = signs->shape(2);
+            require((width & (width - 1)) == 0 && width >= features && signs->shape(1) == 2 &&
+                        signs->shape(0) == (sketch_bits + width - 1) / width,
+                    "signs do not fit the sketch");
+            sketcher.emplace(features, sketch_bits, width, signs->data());
+        }
+        bucket_bits_ = bucket_bits;
+        index = std::make_unique<Index>(Index::Shape{features, skip_silent, rescore, blocked}, std::move(hasher),
+                                        bucket_bits, std::move(sketcher), flat_sketch);
+        features_ = features;
+    }
+
+    void bind_rows(AnyRows rows, int type) {
+        static constexpr size_t sizes[] = {4, 8, 2, 2};
+        require(type >= 0 && type < 4 && rows.itemsize() == sizes[type], "row type");
+        require(rows.shape(1) == features_ && (features_ == 1 || rows.stride(1) == 1), "rows must be dense in features");
+        require(rows.shape(0) >= index->classes(), "rows are fewer than the classes");
+        const RowsView view{static_cast<const std::byte*>(rows.data()),
+                            static_cast<ptrdiff_t>(rows.stride(0)) * static_cast<ptrdiff_t>(rows.itemsize()),
+                            rows.shape(0), features_, static_cast<RowType>(type)};
+        nb::gil_scoped_release unlocked;
+        index->bind_rows(view);
+        nb::gil_scoped_acquire locked;
+        rows_ = rows;
+    }
+
+    std::span<const int64_t> checked_ids(const In<int64_t, 1>& ids) const {
+        for (size_t i = 0; i < ids.size(); ++i)
+            require(ids.data()[i] >= 0 && static_cast<size_t>(ids.data()[i]) < index->classes(), "id out of range");
+        return {ids.data(), ids.size()};
+    }
+
+    size_t first_bad_row(In<int64_t, 1> ids, size_t threads) {
+        const auto checked = checked_ids(ids);
+        nb::gil_scoped_release unlocked;
+        return index->first_bad_row(checked, threads);
+    }
+
+    void start_build(size_t count, std::optional<In<float, 1>> bias, std::optional<In<float, 1>> centre) {
+        require(count <= index->rows().count, "fewer rows than classes");
+        require(!index->sketcher() || centre.has_value(), "centre");
+        const float* centre_data = data_or_null(centre, features_, "centre");
+        const float* bias_data = data_or_null(bias, count, "bias");
+        nb::gil_scoped_release unlocked;
+        index->start_build(count, bias_data, centre_data);
+    }
+
+    size_t encode(size_t begin, size_t end, size_t threads) {
+        require(begin <= end && end <= index->classes(), "slice out of range");
+        nb::gil_scoped_release unlocked;
+        return index->encode(begin, end, threads);
+    }
+
+    void finish_build(size_t threads) {
+        nb::gil_scoped_release unlocked;
+        index->finish_build(threads);
+    }
+
+    void refresh(In<int64_t, 1> ids, std::optional<In<float, 1>> bias, std::optional<In<uint8_t, 2>> new_rows,
+                 size_t threads) {
+        const auto checked = checked_ids(ids);
+        const float* bias_data = data_or_null(bias, ids.size(), "bias");
+        const std::byte* row_data = nullptr;
+        if (new_rows) {
+            require(new_rows->shape(0) == ids.size() && new_rows->shape(1) == index->rows().row_bytes(), "new rows");
+            row_data = reinterpret_cast<const std::byte*>(new_rows->data());
+        }
+        nb::gil_scoped_release unlocked;
+        index->refresh(checked, bias_data, row_data, threads);
+    }
+
+    void append(size_t count, std::optional<In<float, 1>> bias, size_t threads) {
+        require(index->classes() + count <= index->rows().count, "bind the longer rows first");
+        const float* bias_data = data_or_null(bias, count, "bias");
+        nb::gil_scoped_release unlocked;
+        index->append(count, bias_data, threads);
+    }
+
+    void remove(In<int64_t, 1> ids) {
+        const auto checked = checked_ids(ids);
+        nb::gil_scoped_release unlocked;
+        index->remove(checked);
+    }
+
+    void search(In<float, 2> queries, size_t candidates, size_t keep, size_t probes, size_t threads,
+                Out<int64_t, 2> classes, Out<float, 2> logits, Out<float, 1> normalizer,
+                std::optional<Out<int64_t, 2>> ids, std::optional<Out<float, 2>> id_logits) {
+        const size_t n = queries.shape(0);
+        require(queries.shape(1) == features_, "queries have another number of features");
+        require(classes.shape(0) == n && logits.shape(0) == n && normalizer.shape(0) == n &&
+                    classes.shape(1) == logits.shape(1),
+                "outputs do not fit");
+        require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
+        require(!ids || (ids->shape(0) == n && ids->shape(1) == candidates), "candidate output does not fit");
+        require(!id_logits || (id_logits->shape(0) == n && id_logits->shape(1) == candidates), "logit output");
+        const SearchPlan plan{candidates, keep, probes, std::max<size_t>(1, threads)};
+        const SearchOut out{classes.data(), logits.data(), normalizer.data(), ids ? ids->data() : nullptr,
+                            id_logits ? id_logits->data() : nullptr, classes.shape(1)};
+        const float* data = queries.data();
+        nb::gil_scoped_release unlocked;
+        index->search(data, n, plan, out);
+    }
+
+    void votes(In<float, 1> query, Out<uint16_t, 1> counts) {
+        require(index->hasher() && query.size() == features_ && counts.size() == index->classes(), "votes");
+        nb::gil_scoped_release unlocked;
+        index->votes(query.data(), counts.data());
+    }
+
+    void export_codes(Out<uint32_t, 2> codes) {
+        require(index->hasher() && codes.shape(0) == index->classes() && codes.shape(1) == index->hasher()->bands(),
+                "codes");
+        nb::gil_scoped_release unlocked;
+        index->export_codes(codes.data());
+    }
+
+    void import_codes(In<uint32_t, 2> codes, size_t threads) {
+        require(index->hasher() && codes.shape(0) == index->classes() && codes.shape(1) == index->hasher()->bands(),
+                "codes");
+        for (size_t i = 0; i < codes.size(); ++i)
+            require(codes.data()[i] == kAbsent || codes.data()[i] >> bucket_bits_ == 0, "bucket number out of range");
+        nb::gil_scoped_release unlocked;
+        index->import_codes(codes.data(), threads);
+    }
+
+    void export_sketch(Out<uint8_t, 2> codes, Out<int16_t, 1> factors, Out<int16_t, 1> biases) {
+        check_sketch(codes, factors, biases);
+        nb::gil_scoped_release unlocked;
+        index->export_sketch(codes.data(), factors.data(), biases.data());
+    }
+
+    void import_sketch(In<uint8_t, 2> codes, In<int16_t, 1> factors, In<int16_t, 1> biases, double factor_scale,
+                       double bias_scale, In<float, 1> centre) {
+        check_sketch(codes, factors, biases);
+        require(centre.size() == features_, "centre");
+        nb::gil_scoped_release unlocked;
+        const_cast<Sketcher*>(index->sketcher())->set_centre(centre.data());
+        index->import_sketch(codes.data(), factors.data(), biases.data(), factor_scale, bias_scale);
+    }
+
+    void set_state(In<float, 1> bias, In<float, 1> norms, std::optional<In<uint8_t, 1>> removed) {
+        require(norms.size() == bias.size() && bias.size() <= index->rows().count, "state");
+        const uint8_t* removed_data = data_or_null(removed, bias.size(), "removed");
+        nb::gil_scoped_release unlocked;
+        index->set_state(bias.size(), bias.data(), norms.data(), removed_data);
+    }
+
+    bool blocked() const { return index->blocked(); }
+
+    std::unique_ptr<Index> index;
+
+private:
+    template <class Codes, class Weights>
+    void check_sketch(const Codes& codes, const Weights& factors, const Weights& biases) const {
+        require(index->sketcher() && codes.shape(0) == index->classes() &&
+                    codes.shape(1) == index->sketcher()->code_bytes() && factors.size() == index->classes() &&
+                    biases.size() == index->classes(),
+                "sketch arrays");
+    }
+    size_t features_ = 0, bucket_bits_ = 0;
+    AnyRows rows_;
+};
+
+template <class T>
+nb::ndarray<nb::numpy, T, nb::ndim<1>> copied(const std::vector<T>& values) {
+    auto* copy = new std::vector<T>(values);
+    return {copy->data(), {copy->size()}, nb::capsule(copy, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); })};
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    m.def("simd", [] { return std::string(kernels().name); });
+    m.def("available_simd", [] {
+        std::vector<std::string> names;
+        for (const char* const* name = available_kernels(); *name; ++name) names.emplace_back(*name);
+        return names;
+    });
+    m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
+    nb::class_<BoundIndex>(m, "Index")
+        .def(nb::init<size_t, bool, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>,
+                      size_t, bool, size_t, std::optional<In<float, 3>>>(),
+             nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
+             nb::arg("flat_sketch"), nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"),
+             nb::arg("exact_keys"), nb::arg("sketch_bits"), nb::arg("signs").none())
+        .def("bind_rows", &BoundIndex::bind_rows)
+        .def("first_bad_row", &BoundIndex::first_bad_row)
+        .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(), nb::arg("centre").none())
+        .def("encode", &BoundIndex::encode)
+        .def("finish_build", &BoundIndex::finish_build)
+        .def("refresh", &BoundIndex::refresh, nb::arg("ids"), nb::arg("bias").none(), nb::arg("new_rows").none(),
+             nb::arg("threads"))
+        .def("append", &BoundIndex::append, nb::arg("count"), nb::arg("bias").none(), nb::arg("threads"))
+        .def("remove", &BoundIndex::remove)
+        .def("set_always", [](BoundIndex& self, In<int64_t, 1> ids) { self.index->set_always(self.checked_ids(ids)); })
+        .def("set_vote_weights", [](BoundIndex& self, In<float, 1> weights) {
+            require(weights.size() > 0, "vote weights");
+            self.index->set_vote_weights({weights.data(), weights.size()});
+        })
+        .def("search", &BoundIndex::search, nb::arg("queries"), nb::arg("candidates"), nb::arg("keep"),
+             nb::arg("probes"), nb::arg("threads"), nb::arg("classes"), nb::arg("logits"), nb::arg("normalizer"),
+             nb::arg("ids").none(), nb::arg("id_logits").none())
+        .def("votes", &BoundIndex::votes)
+        .def("export_codes", &BoundIndex::export_codes)
+        .def("import_codes", &BoundIndex::import_codes)
+        .def("export_sketch", &BoundIndex::export_sketch)
+        .def("import_sketch", &BoundIndex::import_sketch)
+        .def("set_state", &BoundIndex::set_state, nb::arg("bias"), nb::arg("norms"), nb::arg("removed").none())
+        .def("bias", [](BoundIndex& self) { return copied(self.index->bias()); })
+        .def("norms", [](BoundIndex& self) { return copied(self.index->norms()); })
+        .def("removed", [](BoundIndex& self) { return copied(self.index->removed()); })
+        .def("centre", [](BoundIndex& self) {
+            require(self.index->sketcher(), "no sketch");
+            return copied(self.index->sketcher()->centre());
+        })
+        .def("sketch_scales", [](BoundIndex& self) {
+            require(self.index->sketch(), "no sketch");
+            return nb::make_tuple(self.index->sketch()->factor_scale(), self.index->sketch()->bias_scale());
+        })
+        .def("bytes", [](BoundIndex& self) {
+            const Index& index = *self.index;
+            nb::dict parts;
+            parts["tables"] = index.table_bytes();
+            parts["codes"] = index.code_bytes();
+            parts["sketch"] = index.sketch() ? index.sketch()->bytes() : 0;
+            parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
+            return parts;
+        })
+        .def_prop_ro("classes", [](BoundIndex& self) { return self.index->classes(); });
+}

@@ -1,0 +1,246 @@
+#include "index.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+
+#include "parallel.h"
+
+namespace manyclass {
+namespace {
+
+constexpr size_t kRefreshSlice = 1024;  // classes prepared at a time: bounds memory and how long a search may wait
+
+}  // namespace
+
+struct Index::Encoded {
+    std::vector<float> row;
+    std::vector<uint32_t> buckets;
+    bool filed = false;  // false: constant row, kept out of the tables
+    float norm = 0;
+    SketchRow sketch;
+};
+
+Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> sketcher,
+             bool flat_sketch)
+    : shape_(shape), hasher_(std::move(hasher)), sketcher_(std::move(sketcher)) {
+    if (hasher_) {
+        codes_.emplace(hasher_->bands(), bucket_bits);
+        tables_.emplace(hasher_->bands(), bucket_bits, shape.blocked);
+    }
+    if (sketcher_) sketch_.emplace(sketcher_->bits(), flat_sketch);
+}
+
+void Index::bind_rows(const RowsView& rows) {
+    IndexLock::Writing writing(lock_);
+    rows_ = rows;
+}
+
+size_t Index::first_bad_row(std::span<const int64_t> ids, size_t threads) const {
+    IndexLock::Reading reading(lock_);
+    std::atomic<size_t> first{ids.size()};
+    const size_t slices = (ids.size() + kRefreshSlice - 1) / kRefreshSlice;
+    parallel_for(slices, threads, [&](size_t slice, size_t) {
+        std::vector<float> row(shape_.features);
+        const size_t end = std::min(ids.size(), (slice + 1) * kRefreshSlice);
+        for (size_t i = slice * kRefreshSlice; i < end; ++i) {
+            kernels().load_row(rows_.row(static_cast<size_t>(ids[i])), rows_.type, shape_.features, row.data());
+            if (std::isfinite(kernels().sum_squares(row.data(), shape_.features))) continue;
+            size_t seen = first.load();
+            while (i < seen && !first.compare_exchange_weak(seen, i)) {
+            }
+            break;  // the first of this slice
+        }
+    });
+    return first;
+}
+
+void Index::start_build(size_t count, const float* bias, const float* centre) {
+    classes_ = count;
+    bias_.assign(count, 0.0f);
+    if (bias) std::copy(bias, bias + count, bias_.begin());
+    norms_.assign(count, 0.0f);
+    removed_.clear();
+    if (codes_) codes_->resize(count);
+    if (sketch_) {
+        sketch_->resize(count);
+        sketcher_->set_centre(centre);
+        factors_.assign(count, 0.0f);
+    }
+}
+
+void Index::encode_into(size_t, const void* row, Encoded& out) const {
+    out.row.resize(shape_.features);
+    kernels().load_row(row, rows_.type, shape_.features, out.row.data());
+    out.norm = std::sqrt(kernels().sum_squares(out.row.data(), shape_.features));
+    if (hasher_) {
+        out.buckets.resize(hasher_->bands());
+        out.filed = hasher_->hash(out.row.data(), out.buckets.data());
+    }
+    if (sketcher_) sketcher_->encode_row(out.row.data(), out.sketch);
+}
+
+size_t Index::encode(size_t begin, size_t end, size_t threads) {
+    std::atomic<size_t> bad{end};
+    constexpr size_t slice_rows = 256;
+    // Whole blocks per task: two threads never write into one block of the flat sketch.
+    static_assert(slice_rows % kBlock == 0);
+    const size_t first = begin / slice_rows, slices = end > begin ? (end - 1) / slice_rows - first + 1 : 0;
+    parallel_for(slices, threads, [&](size_t task, size_t) {
+        Encoded entry;
+        const size_t low = std::max(begin, (first + task) * slice_rows);
+        const size_t high = std::min(end, (first + task + 1) * slice_rows);
+        for (size_t id = low; id < high; ++id) {
+            encode_into(id, rows_.row(id), entry);
+            norms_[id] = entry.norm;
+            if (!std::isfinite(entry.norm)) {
+                size_t seen = bad.load();
+                while (id < seen && !bad.compare_exchange_weak(seen, id)) {
+                }
+                continue;
+            }
+            if (codes_) entry.filed ? codes_->set_all(id, entry.buckets.data()) : codes_->set_absent(id);
+            if (sketch_) {
+                sketch_->set_code(id, entry.sketch.code.data());
+                factors_[id] = entry.sketch.factor;
+            }
+        }
+    });
+    return bad;
+}
+
+void Index::finish_build(size_t threads) {
+    if (sketch_) {
+        float factor = 0, bias = 0;
+        for (size_t id = 0; id < classes_; ++id) {
+            factor = std::max(factor, factors_[id]);
+            bias = std::max(bias, std::fabs(bias_[id]));
+        }
+        sketch_->set_scales(0, 0);
+        sketch_->reserve_scales(factor, bias);
+        for (size_t id = 0; id < classes_; ++id) sketch_->set_weights(id, factors_[id], bias_[id]);
+        std::vector<float>().swap(factors_);
+    }
+    if (tables_) codes_->build(*tables_, threads);
+}
+
+void Index::apply(size_t id, const Encoded& entry) {
+    norms_[id] = entry.norm;
+    const bool gone = !removed_.empty() && removed_[id];
+    if (codes_)
+        for (size_t band = 0; band < codes_->bands(); ++band) {
+            const uint32_t before = codes_->get(id, band);
+            const uint32_t after = entry.filed && !gone ? entry.buckets[band] : kAbsent;
+            if (before == after) continue;
+            if (before != kAbsent) tables_->remove(band, before, static_cast<uint32_t>(id));
+            if (after != kAbsent) tables_->insert(band, after, static_cast<uint32_t>(id));
+            codes_->set(id, band, after);
+        }
+    if (sketch_) {
+        sketch_->reserve_scales(entry.sketch.factor, std::fabs(bias_[id]));
+        sketch_->set_code(id, entry.sketch.code.data());
+        sketch_->set_weights(id, entry.sketch.factor, bias_[id]);
+    }
+}
+
+size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads) {
+    const size_t row_bytes = rows_.row_bytes();
+    std::vector<Encoded> entries(std::min(ids.size(), kRefreshSlice));
+    for (size_t begin = 0; begin < ids.size(); begin += kRefreshSlice) {
+        const size_t n = std::min(kRefreshSlice, ids.size() - begin);
+        const auto source = [&](size_t i) -> const void* {
+            return new_rows ? new_rows + (begin + i) * row_bytes : rows_.row(static_cast<size_t>(ids[begin + i]));
+        };
+        {
+            IndexLock::Reading reading(lock_);  // another thread may be writing these rows through refresh
+            constexpr size_t step = 16;
+            parallel_for((n + step - 1) / step, threads, [&](size_t task, size_t) {
+                for (size_t i = task * step; i < std::min(n, (task + 1) * step); ++i)
+                    encode_into(static_cast<size_t>(ids[begin + i]), source(i), entries[i]);
+            });
+        }
+        IndexLock::Writing writing(lock_);
+        for (size_t i = 0; i < n; ++i) {
+            const auto id = static_cast<size_t>(ids[begin + i]);
+            if (new_rows) std::memcpy(const_cast<void*>(rows_.row(id)), source(i), row_bytes);
+            if (bias) bias_[id] = bias[begin + i];
+            apply(id, entries[i]);
+        }
+    }
+    return ids.size();
+}
+
+void Index::append(size_t count, const float* bias, size_t threads) {
+    const size_t first = classes_;
+    std::vector<Encoded> entries(count);
+    parallel_for(count, threads,
+                 [&](size_t i, size_t) { encode_into(first + i, rows_.row(first + i), entries[i]); });
+    IndexLock::Writing writing(lock_);
+    bias_.resize(first + count, 0.0f);
+    norms_.resize(first + count, 0.0f);
+    if (bias) std::copy(bias, bias + count, bias_.begin() + static_cast<ptrdiff_t>(first));
+    if (!removed_.empty()) removed_.resize(first + count, 0);
+    if (codes_) {
+        codes_->resize(first + count);
+        for (size_t i = 0; i < count; ++i) codes_->set_absent(first + i);
+    }
+    if (sketch_) sketch_->resize(first + count);
+    for (size_t i = 0; i < count; ++i) apply(first + i, entries[i]);
+    classes_ = first + count;
+}
+
+void Index::remove(std::span<const int64_t> ids) {
+    IndexLock::Writing writing(lock_);
+    if (removed_.empty()) removed_.assign(classes_, 0);
+    for (const int64_t id : ids) {
+        removed_[static_cast<size_t>(id)] = 1;
+        for (size_t band = 0; codes_ && band < codes_->bands(); ++band) {
+            const uint32_t code = codes_->get(static_cast<size_t>(id), band);
+            if (code != kAbsent) tables_->remove(band, code, static_cast<uint32_t>(id));
+            codes_->set(static_cast<size_t>(id), band, kAbsent);
+        }
+    }
+    std::erase_if(always_, [&](uint32_t id) { return removed_[id] != 0; });
+}
+
+void Index::export_codes(uint32_t* codes) const {
+    IndexLock::Reading reading(lock_);
+    for (size_t id = 0; id < classes_; ++id)
+        for (size_t band = 0; band < codes_->bands(); ++band) *codes++ = codes_->get(id, band);
+}
+
+void Index::import_codes(const uint32_t* codes, size_t threads) {
+    for (size_t id = 0; id < classes_; ++id) codes_->set_all(id, codes + id * codes_->bands());
+    codes_->build(*tables_, threads);
+}
+
+void Index::export_sketch(uint8_t* codes, int16_t* factors, int16_t* biases) const {
+    IndexLock::Reading reading(lock_);
+    for (size_t id = 0; id < classes_; ++id) {
+        sketch_->get_code(id, codes + id * sketcher_->code_bytes());
+        sketch_->get_raw(id, factors[id], biases[id]);
+    }
+}
+
+void Index::import_sketch(const uint8_t* codes, const int16_t* factors, const int16_t* biases, double factor_scale,
+                          double bias_scale) {
+    sketch_->set_scales(factor_scale, bias_scale);
+    for (size_t id = 0; id < classes_; ++id) {
+        sketch_->set_code(id, codes + id * sketcher_->code_bytes());
+        sketch_->set_raw(id, factors[id], biases[id]);
+    }
+}
+
+void Index::set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed) {
+    classes_ = count;
+    bias_.assign(bias, bias + count);
+    norms_.assign(norms, norms + count);
+    removed_.clear();
+    if (removed) removed_.assign(removed, removed + count);
+    if (codes_) codes_->resize(count);
+    if (sketch_) sketch_->resize(count);
+}
+
+}  // namespace manyclass

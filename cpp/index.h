@@ -1,0 +1,120 @@
+// The index: rows (a view), their codes and tables, their sketches, and the search that runs through them.
+//
+// Searches take the lock for reading, block of queries by block; updates prepare outside the lock and hold it for
+// writing only while they move classes: a search sees each class entirely before or entirely after a change.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "band_tables.h"
+#include "code_store.h"
+#include "hasher.h"
+#include "index_lock.h"
+#include "sketch.h"
+
+namespace manyclass {
+
+struct RowsView {
+    const std::byte* data = nullptr;
+    ptrdiff_t stride = 0;  // bytes from one row to the next
+    size_t count = 0, features = 0;
+    RowType type = RowType::f32;
+    const void* row(size_t id) const { return data + static_cast<ptrdiff_t>(id) * stride; }
+    size_t row_bytes() const {
+        return features * (type == RowType::f32 ? 4 : type == RowType::f64 ? 8 : 2);
+    }
+};
+
+struct SearchPlan {
+    size_t candidates;   // classes that get an exact logit
+    size_t keep;         // classes the tables hand on to the sketch or the re-score
+    size_t probes;       // 1: every band's own bucket; more: this many buckets per band at most, best first
+    size_t threads;
+};
+
+struct SearchOut {
+    int64_t* classes = nullptr;     // [queries][k], -1 where absent
+    float* logits = nullptr;        // [queries][k], -inf where absent
+    float* normalizer = nullptr;    // [queries] log of the sum of exp over the candidates
+    int64_t* candidates = nullptr;  // optional [queries][candidates], ids ascending, then -1
+    float* candidate_logits = nullptr;
+    size_t k = 0;
+};
+
+class Index {
+public:
+    struct Shape {
+        size_t features;
+        bool skip_silent = true, rescore = false, blocked = true;
+    };
+    Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> sketcher,
+          bool flat_sketch);
+
+    // Points at new memory with at least as many rows; says nothing about their codes.
+    void bind_rows(const RowsView& rows);
+    const RowsView& rows() const { return rows_; }
+    bool blocked() const { return shape_.blocked; }
+    size_t classes() const { return classes_; }
+
+    // Position in ids of the first row whose squared norm is not finite (a NaN, an infinity, an overflow), or ids.size().
+    size_t first_bad_row(std::span<const int64_t> ids, size_t threads) const;
+    // Sets up classes_ = count empty entries; then encode in slices, then finish. encode returns the first row whose
+    // squared norm is not finite, or end.
+    void start_build(size_t count, const float* bias, const float* centre);
+    size_t encode(size_t begin, size_t end, size_t threads);
+    void finish_build(size_t threads);
+
+    // Re-hashes the rows. `bias` (same length as ids) and `new_rows` (dense, in the rows' own type) may be null.
+    size_t refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads);
+    void append(size_t count, const float* bias, size_t threads);
+    void remove(std::span<const int64_t> ids);
+
+    void set_always(std::span<const int64_t> ids) { always_.assign(ids.begin(), ids.end()); }
+    void set_vote_weights(std::span<const float> weights) { vote_weights_.assign(weights.begin(), weights.end()); }
+
+    void search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);
+    // Votes of every class for one query: the paper's counts.
+    void votes(const float* query, uint16_t* counts);
+
+    // Raw state, for files.
+    void export_codes(uint32_t* codes) const;
+    void import_codes(const uint32_t* codes, size_t threads);
+    void export_sketch(uint8_t* codes, int16_t* factors, int16_t* biases) const;
+    void import_sketch(const uint8_t* codes, const int16_t* factors, const int16_t* biases, double factor_scale,
+                       double bias_scale);
+    void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed);
+    const std::vector<float>& bias() const { return bias_; }
+    const std::vector<float>& norms() const { return norms_; }
+    const std::vector<uint8_t>& removed() const { return removed_; }
+    const Sketcher* sketcher() const { return sketcher_ ? &*sketcher_ : nullptr; }
+    const Hasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
+    const SketchStore* sketch() const { return sketch_ ? &*sketch_ : nullptr; }
+    size_t table_bytes() const { return tables_ ? tables_->bytes() : 0; }
+    size_t code_bytes() const { return codes_ ? codes_->bytes() : 0; }
+
+private:
+    friend class Search;
+    struct Encoded;
+    void encode_into(size_t id, const void* row, Encoded& out) const;
+    void apply(size_t id, const Encoded& entry);
+
+    Shape shape_;
+    RowsView rows_;
+    size_t classes_ = 0;
+    std::optional<Hasher> hasher_;
+    std::optional<Sketcher> sketcher_;
+    std::optional<CodeStore> codes_;
+    std::optional<BandTables> tables_;
+    std::optional<SketchStore> sketch_;
+    std::vector<float> bias_, norms_, factors_;  // factors_ only while building
+    std::vector<uint8_t> removed_;               // empty until a class is removed
+    std::vector<uint32_t> always_;
+    std::vector<float> vote_weights_;
+    mutable IndexLock lock_;
+};
+
+}  // namespace manyclass

@@ -1,0 +1,90 @@
+// The inner loops, one table of function pointers per instruction set.
+//
+// Every function here gives the same bits on every instruction set, except `dots`, whose rounding may differ
+// (it uses fused multiply-add where there is one). Kernel sources are compiled once per instruction set in a
+// namespace of their own and use no std templates: a template instantiated with AVX2 code could otherwise be the
+// copy that the linker keeps for the baseline build.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+namespace manyclass {
+
+enum class RowType : int { f32 = 0, f64 = 1, f16 = 2, bf16 = 3 };
+
+// What the winner kernels read: `groups` groups of 16 bands; lane h of a group is band 16*group + h, and looks at
+// element (offset + h) of the permuted copy number group % copies. Copies are extended by 15 wrapped elements.
+struct WindowPlan {
+    const uint32_t* offsets;  // [groups][planes][window]
+    size_t groups, planes, window, code_bits, copies, copy_stride;
+};
+
+// What a query's winners look like beside its bucket numbers, for multi-probing.
+struct WinnerDetail {
+    uint8_t* best;     // [planes][groups*16] winning position of each code
+    uint8_t* second;   // [planes][groups*16] runner-up position
+    uint16_t* margin;  // [planes][groups*16] how far the winner is ahead, in key units
+    uint8_t* silent;   // [groups*16] 1 where some window's two best are both zero
+};
+
+constexpr size_t kBlock = 32;           // classes per block of the flat sketch
+constexpr int kQueryLevels = 7;         // a query coordinate is an integer in [-7, 7]
+constexpr size_t kScanTile = 4;         // queries that may share one pass over the codes
+
+// One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
+struct ScanQuery {
+    const uint8_t* tables;  // [bits/4][16] partial sums, offset to be non-negative
+    int16_t alpha, beta;    // Q15 weights of sketch score and bias
+    int16_t floor;          // only scores strictly above survive
+    uint64_t* kept;
+    size_t count, capacity;
+};
+
+struct ScanPlan {
+    const uint8_t* blocks;  // each: bits/8*32 code bytes, 32 factors, 32 biases
+    size_t bits, block_bytes;
+    int gain;               // left shift that brings a raw score near 16 bits
+    size_t classes;
+};
+
+struct Kernels {
+    const char* name;
+    float (*largest_magnitude)(const float* x, size_t n);
+    float (*sum_squares)(const float* x, size_t n);
+    float (*sum_magnitudes)(const float* x, size_t n);
+    void (*load_row)(const void* row, RowType type, size_t n, float* out);
+    void (*fast_keys)(const float* x, size_t n, float scale, int16_t* out);
+    void (*exact_keys)(const float* x, size_t n, int32_t* out);
+    void (*fast_winners)(const WindowPlan& plan, const int16_t* copies, uint32_t* buckets, const WinnerDetail* detail);
+    void (*exact_winners)(const WindowPlan& plan, const int32_t* copies, uint32_t* buckets, const WinnerDetail* detail);
+    void (*hadamard)(float* x, size_t n);
+    void (*multiply)(float* x, const float* y, size_t n);
+    void (*query_levels)(const float* z, size_t n, float scale, int8_t* out);
+    // Scans blocks from `begin`; stops early when a survivor list is nearly full. Returns the block to go on from.
+    size_t (*scan_sketch)(const ScanPlan& plan, ScanQuery* queries, size_t count, size_t begin, size_t end);
+    // Sum of level_i * (bit_i ? 1 : -1), from one class's packed code and the query's four bit planes.
+    int (*sketch_score)(const uint8_t* code, const uint8_t* planes, size_t bytes, int level_sum);
+    // Appends keys of counters strictly above floor; returns where it stopped, as scan_sketch does.
+    size_t (*scan_counters)(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
+                            uint64_t* kept, size_t* count, size_t capacity);
+    // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
+    void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
+};
+
+// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD.
+const Kernels& kernels();
+// Names of the tables this machine can run, best first; null-terminated.
+const char* const* available_kernels();
+// Null if `name` is unknown or not runnable here.
+const Kernels* kernels_named(const char* name);
+// Switches the whole process; only for tests and start-up. Returns false if unknown.
+bool use_kernels(const char* name);
+
+// Larger scores first, then lower ids, as one ascending integer. Scores are in [-32768, 65535].
+inline uint64_t best_first_key(int score, uint32_t id) {
+    return (static_cast<uint64_t>(static_cast<uint32_t>(65535 - score)) << 32) | id;
+}
+inline uint32_t key_id(uint64_t key) { return static_cast<uint32_t>(key); }
+inline int key_score(uint64_t key) { return 65535 - static_cast<int>(key >> 32); }
+
+}  // namespace manyclass

@@ -1,0 +1,31 @@
+// The function table of the instruction set this file is compiled for.
+#include "vectors.h"
+
+#define MANYCLASS_TEXT(x) #x
+#define MANYCLASS_NAME(x) MANYCLASS_TEXT(x)
+
+namespace manyclass::MANYCLASS_ISA {
+
+float largest_magnitude(const float*, size_t);
+float sum_squares(const float*, size_t);
+float sum_magnitudes(const float*, size_t);
+void load_row(const void*, RowType, size_t, float*);
+void fast_keys(const float*, size_t, float, int16_t*);
+void exact_keys(const float*, size_t, int32_t*);
+void fast_winners(const WindowPlan&, const int16_t*, uint32_t*, const WinnerDetail*);
+void exact_winners(const WindowPlan&, const int32_t*, uint32_t*, const WinnerDetail*);
+void hadamard(float*, size_t);
+void multiply(float*, const float*, size_t);
+void query_levels(const float*, size_t, float, int8_t*);
+size_t scan_sketch(const ScanPlan&, ScanQuery*, size_t, size_t, size_t);
+int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
+size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
+void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
+
+extern const Kernels table = {
+    MANYCLASS_NAME(MANYCLASS_ISA), largest_magnitude, sum_squares,  sum_magnitudes, load_row,
+    fast_keys,                     exact_keys,        fast_winners, exact_winners, hadamard,       multiply,
+    query_levels,                  scan_sketch,       sketch_score, scan_counters, dots,
+};
+
+}  // namespace manyclass::MANYCLASS_ISA

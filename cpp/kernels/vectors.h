@@ -1,0 +1,33 @@
+// Fixed-width vectors through the compiler's own vector types: one source for every instruction set.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "../kernels.h"
+
+#ifndef MANYCLASS_ISA
+#define MANYCLASS_ISA scalar
+#endif
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace manyclass::MANYCLASS_ISA {
+
+typedef float f32x8 __attribute__((vector_size(32)));
+typedef int32_t i32x8 __attribute__((vector_size(32)));
+typedef int16_t i16x16 __attribute__((vector_size(32)));
+
+template <class Vector, class Element>
+static inline Vector load(const Element* from) {
+    Vector v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+template <class Vector, class Element>
+static inline void store(Element* to, const Vector& v) {
+    std::memcpy(to, &v, sizeof v);
+}
+
+}  // namespace manyclass::MANYCLASS_ISA

@@ -1,0 +1,414 @@
+// A search, stage by stage: retrieve (flat sketch, or tables then sketch or re-score), exact logits, best k.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "best_list.h"
+#include "index.h"
+#include "parallel.h"
+#include "probes.h"
+
+namespace manyclass {
+namespace {
+
+constexpr size_t kQueryBlock = 64;       // queries per turn under the lock
+constexpr size_t kFeatureBlock = 1024;   // a dot product is summed in pieces of this size: 64 queries' pieces fit L2
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
+// Orders floats as best_first_key orders integers.
+uint64_t best_first(float score, uint32_t id) {
+    uint32_t bits;
+    score += 0.0f;
+    std::memcpy(&bits, &score, sizeof bits);
+    bits ^= bits >> 31 ? 0xffffffffu : 0x80000000u;
+    return (static_cast<uint64_t>(~bits) << 32) | id;
+}
+
+struct Worker {
+    QueryWinners winners;
+    ProbeList probes;
+    SketchQuery sketch[kScanTile];
+    std::vector<uint16_t> counters;
+    std::vector<uint32_t> hits;
+    std::vector<uint64_t> ranked;
+    BestList voted;
+};
+
+void prefetch_row(const void* row, size_t bytes) {
+    const char* at = static_cast<const char*>(row);
+    for (size_t i = 0; i < std::min<size_t>(bytes, 2048); i += 64) __builtin_prefetch(at + i);
+}
+
+}  // namespace
+
+class Search {
+public:
+    Search(Index& index, const SearchPlan& plan, const SearchOut& out)
+        : index_(index), plan_(plan), out_(out), workers_(plan.threads), kernels_(kernels()) {}
+
+    void run(const float* queries, size_t count) {
+        for (size_t begin = 0; begin < count; begin += kQueryBlock) {
+            IndexLock::Reading reading(index_.lock_);
+            queries_ = queries + begin * index_.shape_.features;
+            count_ = std::min(kQueryBlock, count - begin);
+            first_ = begin;
+            retrieve();
+            score_exactly();
+            parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) { finish(q, workers_[worker]); });
+        }
+    }
+
+private:
+    const float* query(size_t q) const { return queries_ + q * index_.shape_.features; }
+    bool removed(uint32_t id) const { return !index_.removed_.empty() && index_.removed_[id]; }
+
+    void retrieve() {
+        ids_.resize(count_);
+        if (index_.tables_) {
+            const size_t splits = count_ < plan_.threads && plan_.probes > 1 ? plan_.threads : 1;
+            lists_.resize(count_ * splits);
+            parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
+                by_tables(task / splits, task % splits, splits, lists_[task], workers_[worker]);
+            });
+            gather_lists(splits, true);
+        } else if (index_.sketch_) {
+            by_flat_sketch();
+        } else {
+            parallel_for(count_, plan_.threads, [&](size_t q, size_t) { everything(q); });
+        }
+    }
+
+    void everything(size_t q) {
+        ids_[q].clear();
+        for (uint32_t id = 0; id < index_.classes_; ++id)
+            if (!removed(id)) ids_[q].push_back(id);
+    }
+
+    // Queries share passes over the codes in tiles; when tiles are few, threads share the classes instead.
+    void by_flat_sketch() {
+        const size_t tile = std::clamp<size_t>(count_ / plan_.threads, 1, kScanTile);
+        const size_t tiles = (count_ + tile - 1) / tile, splits = tiles < plan_.threads ? plan_.threads : 1;
+        lists_.resize(count_ * splits);
+        parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t worker) {
+            const size_t first = task / splits * tile;
+            scan(first, std::min(tile, count_ - first), task % splits, splits, workers_[worker]);
+        });
+        gather_lists(splits, false);
+    }
+
+    void scan(size_t first, size_t count, size_t split, size_t splits, Worker& worker) {
+        const SketchStore& store = *index_.sketch_;
+        ScanQuery scans[kScanTile];
+        BestList* lists[kScanTile];
+        for (size_t q = 0; q < count; ++q) {
+            SketchQuery& sketch = worker.sketch[q];
+            index_.sketcher_->encode_query(query(first + q), store.factor_scale(), store.bias_scale(), true, sketch);
+            lists[q] = &lists_[(first + q) * splits + split];
+            lists[q]->start(plan_.candidates, 2 * kBlock);
+            scans[q] = {sketch.tables.data(), sketch.alpha, sketch.beta, -32768, lists[q]->data(), 0,
+                        lists[q]->capacity()};
+        }
+        const size_t blocks = store.blocks(), end = blocks * (split + 1) / splits;
+        size_t at = blocks * split / splits;
+        while ((at = kernels_.scan_sketch(store.plan(index_.sketcher_->gain()), scans, count, at, end)) < end)
+            for (size_t q = 0; q < count; ++q)
+                if (scans[q].count + kBlock > scans[q].capacity) cut(*lists[q], scans[q]);
+        for (size_t q = 0; q < count; ++q) cut(*lists[q], scans[q]);
+    }
+
+    void cut(BestList& list, ScanQuery& scan) {
+        list.count = scan.count;
+        if (!index_.removed_.empty())
+            list.count = static_cast<size_t>(std::remove_if(list.data(), list.data() + list.count,
+                                                            [&](uint64_t key) { return removed(key_id(key)); }) -
+                                             list.data());
+        scan.floor = static_cast<int16_t>(std::max(list.cut(), -32768));
+        scan.count = list.count;
+    }
+
+    // Joins what the threads found for each query, cuts to the candidates, and leaves ids ascending.
+    void gather_lists(size_t splits, bool unordered) {
+        parallel_for(count_, plan_.threads, [&](size_t q, size_t) {
+            BestList& all = lists_[q * splits];
+            for (size_t split = 1; split < splits; ++split)
+                for (const uint64_t key : lists_[q * splits + split]) all.push(key);
+            unordered && splits > 1 ? all.cut_distinct() : (void)all.cut();
+            ids_[q].resize(all.count);
+            std::transform(all.begin(), all.end(), ids_[q].begin(), key_id);
+            if (unordered) std::sort(ids_[q].begin(), ids_[q].end());
+        });
+    }
+
+    void by_tables(size_t q, size_t split, size_t splits, BestList& list, Worker& worker) {
+        list.start(plan_.candidates, plan_.candidates + 64);
+        if (!index_.hasher_->hash_query(query(q), worker.winners)) {
+            score_hits(q, index_.always_, list, worker);
+            return;
+        }
+        const bool skip = index_.shape_.skip_silent;
+        if (plan_.probes > 1) {
+            worker.probes.plan(*index_.hasher_, worker.winners, *index_.tables_, skip, plan_.probes, plan_.keep);
+            worker.probes.read(*index_.tables_, split, splits, worker.hits);
+            if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
+            index_.sketch_ ? score_hits(q, worker.hits, list, worker) : rank_votes(q, worker, list);
+            return;
+        }
+        count_votes(worker);
+        if (index_.sketch_ || index_.shape_.rescore) {
+            worker.hits.assign(index_.always_.begin(), index_.always_.end());
+            for (const uint64_t key : worker.voted) worker.hits.push_back(key_id(key));
+            if (index_.sketch_) return score_hits(q, worker.hits, list, worker);
+            worker.ranked.assign(worker.voted.begin(), worker.voted.end());
+            return rescore(q, worker, list);
+        }
+        for (const uint64_t key : worker.voted) list.push(key);
+        list.cut();
+    }
+
+    // Dense counting, block of classes by block: the paper's votes. Leaves the best `keep` in worker.voted.
+    void count_votes(Worker& worker) {
+        const BandTables& tables = *index_.tables_;
+        const size_t bands = index_.hasher_->bands(), total = index_.classes_;
+        worker.voted.start(plan_.keep, 4 * kBlock);
+        int floor = 0;
+        const size_t span = tables.blocked() ? BandTables::kBlockClasses : total;
+        for (size_t block = 0; block < tables.blocks(); ++block) {
+            const size_t first = block * span, n = std::min(span, total - first);
+            worker.counters.assign(n, 0);
+            if (tables.blocked())
+                count_block(bands, worker, [&](size_t band) -> auto& { return tables.block_table(block, band); });
+            else
+                count_block(bands, worker, [&](size_t band) -> auto& { return tables.table(band); });
+            for (size_t at = 0; at < n;) {
+                at = kernels_.scan_counters(worker.counters.data(), at, n, static_cast<uint16_t>(std::max(floor, 0)),
+                                            static_cast<uint32_t>(first), worker.voted.data(), &worker.voted.count,
+                                            worker.voted.capacity());
+                if (at < n) floor = std::max(floor, worker.voted.cut());
+            }
+            floor = std::max(floor, worker.voted.cut());
+        }
+    }
+
+    template <class Table>
+    void count_block(size_t bands, Worker& worker, Table table) {
+        constexpr size_t ahead = 8;
+        const auto& winners = worker.winners;
+        const bool skip = index_.shape_.skip_silent;
+        uint16_t* counters = worker.counters.data();
+        for (size_t band = 0; band < bands; ++band) {
+            if (band + 2 * ahead < bands)
+                __builtin_prefetch(table(band + 2 * ahead).header(winners.buckets[band + 2 * ahead]));
+            if (band + ahead < bands)
+                __builtin_prefetch(table(band + ahead)[winners.buckets[band + ahead]].data());
+            if (skip && winners.silent[band]) continue;
+            for (const auto id : table(band)[winners.buckets[band]]) ++counters[id];
+        }
+    }
+
+    void score_hits(size_t q, const std::vector<uint32_t>& hits, BestList& list, Worker& worker) {
+        const SketchStore& store = *index_.sketch_;
+        SketchQuery& sketch = worker.sketch[0];
+        index_.sketcher_->encode_query(query(q), store.factor_scale(), store.bias_scale(), false, sketch);
+        constexpr size_t ahead = 16;
+        int floor = -32769;
+        for (size_t i = 0; i < hits.size(); ++i) {
+            if (i + ahead < hits.size()) __builtin_prefetch(store.record(hits[i + ahead]));
+            if (removed(hits[i])) continue;
+            const int score = store.score(hits[i], sketch, index_.sketcher_->gain());
+            if (score < floor) continue;
+            if (list.count == list.capacity()) {
+                list.cut_distinct();
+                if (list.count >= plan_.candidates) floor = key_score(list.end()[-1]);
+            }
+            list.push(best_first_key(score, hits[i]));
+        }
+        list.cut_distinct();
+    }
+
+    // Votes from a bag of hits: equal ids become neighbours.
+    void rank_votes(size_t q, Worker& worker, BestList& list) {
+        std::sort(worker.hits.begin(), worker.hits.end());
+        worker.voted.start(plan_.keep, 64);
+        for (size_t i = 0, j; i < worker.hits.size(); i = j) {
+            for (j = i; j < worker.hits.size() && worker.hits[j] == worker.hits[i];) ++j;
+            worker.voted.push(best_first_key(static_cast<int>(j - i), worker.hits[i]));
+        }
+        worker.voted.cut();
+        if (index_.shape_.rescore) {
+            worker.ranked.assign(worker.voted.begin(), worker.voted.end());
+            worker.hits.assign(index_.always_.begin(), index_.always_.end());
+            return rescore(q, worker, list);
+        }
+        for (const uint64_t key : worker.voted) list.push(key);
+        list.cut();
+    }
+
+    // Norm- and bias-aware order: |x| |w| f(votes) + bias. worker.ranked has votes, worker.hits the always-candidates.
+    void rescore(size_t q, Worker& worker, BestList& list) {
+        const float length = std::sqrt(kernels_.sum_squares(query(q), index_.shape_.features));
+        const auto& weights = index_.vote_weights_;
+        std::vector<uint64_t>& ranked = worker.ranked;
+        const auto by_id = [](uint64_t key, uint32_t id) { return key_id(key) < id; };
+        for (const uint32_t id : worker.hits) {
+            const uint64_t* at = std::lower_bound(worker.voted.begin(), worker.voted.end(), id, by_id);
+            if (at == worker.voted.end() || key_id(*at) != id) ranked.push_back(best_first_key(0, id));
+        }
+        for (uint64_t& key : ranked) {
+            const uint32_t id = key_id(key);
+            const auto votes = std::min<size_t>(static_cast<size_t>(key_score(key)), weights.size() - 1);
+            const float score = length * (index_.norms_[id] * weights[votes]) + index_.bias_[id];
+            key = best_first(score, id);
+        }
+        const size_t keep = std::min(plan_.candidates, ranked.size());
+        std::nth_element(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(keep), ranked.end());
+        ranked.resize(keep);
+        for (const uint64_t key : ranked) list.push(best_first_key(0, key_id(key)));
+    }
+
+    void score_exactly() {
+        logits_.resize(count_);
+        size_t pairs = 0;
+        for (size_t q = 0; q < count_; ++q) {
+            logits_[q].resize(ids_[q].size());
+            pairs += ids_[q].size();
+        }
+        if (count_ > 1 && pairs > index_.classes_ / 2) return score_by_class(pairs);
+        const size_t splits = count_ < plan_.threads ? plan_.threads : 1;
+        parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t) {
+            const size_t q = task / splits, n = ids_[q].size();
+            score_slice(q, n * (task % splits) / splits, n * (task % splits + 1) / splits);
+        });
+    }
+
+    void score_slice(size_t q, size_t begin, size_t end) {
+        const RowsView& rows = index_.rows_;
+        const size_t bytes = rows.row_bytes(), ahead = std::max<size_t>(1, 8192 / bytes);
+        const std::vector<uint32_t>& ids = ids_[q];
+        for (size_t i = begin; i < std::min(end, begin + ahead); ++i) prefetch_row(rows.row(ids[i]), bytes);
+        for (size_t i = begin; i < end; ++i) {
+            if (i + ahead < end) prefetch_row(rows.row(ids[i + ahead]), bytes);
+            logits_[q][i] = logit(query(q), ids[i]);
+        }
+    }
+
+    float logit(const float* x, uint32_t id) const {
+        const RowsView& rows = index_.rows_;
+        const auto* row = static_cast<const std::byte*>(rows.row(id));
+        const size_t piece_bytes = rows.row_bytes() / rows.features * kFeatureBlock;
+        float sum = 0;
+        for (size_t at = 0; at < rows.features; at += kFeatureBlock, row += piece_bytes) {
+            const float* piece = x + at;
+            kernels_.dots(row, rows.type, &piece, 1, std::min(kFeatureBlock, rows.features - at), &sum);
+        }
+        return sum + index_.bias_[id];
+    }
+
+    // Each row is read once for all the queries that want it: pairs sorted by class, features in pieces that keep the
+    // queries in cache. Gives the same sums as logit().
+    void score_by_class(size_t pairs) {
+        const size_t classes = index_.classes_, features = index_.shape_.features;
+        starts_.assign(classes + 1, 0);
+        for (const auto& ids : ids_)
+            for (const uint32_t id : ids) ++starts_[id + 1];
+        for (size_t id = 0; id < classes; ++id) starts_[id + 1] += starts_[id];
+        pairs_.resize(pairs);
+        sums_.assign(pairs, 0.0f);
+        std::vector<uint32_t> next(starts_.begin(), starts_.end() - 1);
+        for (uint32_t q = 0; q < count_; ++q)
+            for (const uint32_t id : ids_[q]) pairs_[next[id]++] = q;
+        const size_t slices = plan_.threads * 4;
+        parallel_for(slices, plan_.threads, [&](size_t slice, size_t) {
+            const auto boundary = [&](size_t s) {
+                return static_cast<size_t>(std::lower_bound(starts_.begin(), starts_.end(), pairs * s / slices) -
+                                           starts_.begin());
+            };
+            const size_t begin = boundary(slice), end = slice + 1 == slices ? classes : boundary(slice + 1);
+            for (size_t at = 0; at < features; at += kFeatureBlock) {
+                const size_t piece = std::min(kFeatureBlock, features - at);
+                for (size_t id = begin; id < end; ++id) dots_of_class(id, at, piece);
+            }
+        });
+        for (uint32_t q = 0; q < count_; ++q)
+            for (size_t i = 0; i < ids_[q].size(); ++i) {
+                const uint32_t id = ids_[q][i];
+                logits_[q][i] = sums_[starts_[id]++] + index_.bias_[id];
+            }
+    }
+
+    void dots_of_class(size_t id, size_t at, size_t piece) {
+        const RowsView& rows = index_.rows_;
+        const size_t first = starts_[id], n = starts_[id + 1] - first;
+        if (!n) return;
+        const float* pieces[kQueryBlock];
+        for (size_t i = 0; i < n; ++i) pieces[i] = query(pairs_[first + i]) + at;
+        const auto* row = static_cast<const std::byte*>(rows.row(id)) + at * (rows.row_bytes() / rows.features);
+        kernels_.dots(row, rows.type, pieces, n, piece, sums_.data() + first);
+    }
+
+    void finish(size_t q, Worker& worker) {
+        const std::vector<uint32_t>& ids = ids_[q];
+        const std::vector<float>& logits = logits_[q];
+        const size_t k = std::min(out_.k, ids.size()), at = first_ + q;
+        std::vector<uint64_t>& ranked = worker.ranked;
+        ranked.resize(ids.size());
+        float highest = kNothing;
+        for (size_t i = 0; i < ids.size(); ++i) {
+            ranked[i] = best_first(logits[i], static_cast<uint32_t>(i));
+            highest = std::max(highest, logits[i]);
+        }
+        std::partial_sort(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(k), ranked.end());
+        for (size_t i = 0; i < out_.k; ++i) {
+            const size_t slot = i < k ? key_id(ranked[i]) : 0;
+            out_.classes[at * out_.k + i] = i < k ? ids[slot] : -1;
+            out_.logits[at * out_.k + i] = i < k ? logits[slot] : kNothing;
+        }
+        if (out_.normalizer) {
+            double sum = 0;
+            for (const float logit : logits) sum += std::exp(logit - highest);
+            out_.normalizer[at] = ids.empty() ? kNothing : static_cast<float>(highest + std::log(sum));
+        }
+        if (out_.candidates)
+            for (size_t i = 0; i < plan_.candidates; ++i) {
+                out_.candidates[at * plan_.candidates + i] = i < ids.size() ? ids[i] : -1;
+                if (out_.candidate_logits)
+                    out_.candidate_logits[at * plan_.candidates + i] = i < ids.size() ? logits[i] : kNothing;
+            }
+    }
+
+    Index& index_;
+    const SearchPlan& plan_;
+    const SearchOut& out_;
+    std::vector<Worker> workers_;
+    const Kernels& kernels_;
+    const float* queries_ = nullptr;
+    size_t count_ = 0, first_ = 0;
+    std::vector<BestList> lists_;
+    std::vector<std::vector<uint32_t>> ids_;
+    std::vector<std::vector<float>> logits_;
+    std::vector<uint32_t> starts_, pairs_;
+    std::vector<float> sums_;
+};
+
+void Index::search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out) {
+    Search(*this, plan, out).run(queries, count);
+}
+
+void Index::votes(const float* query, uint16_t* counts) {
+    IndexLock::Reading reading(lock_);
+    std::fill(counts, counts + classes_, uint16_t{0});
+    QueryWinners winners;
+    if (!hasher_->hash_query(query, winners)) return;
+    for (size_t band = 0; band < hasher_->bands(); ++band) {
+        if (shape_.skip_silent && winners.silent[band]) continue;
+        if (!tables_->blocked()) {
+            for (const uint32_t id : tables_->table(band)[winners.buckets[band]]) ++counts[id];
+            continue;
+        }
+        for (size_t block = 0; block < tables_->blocks(); ++block)
+            for (const uint16_t id : tables_->block_table(block, band)[winners.buckets[band]])
+                ++counts[block * BandTables::kBlockClasses + id];
+    }
+}
+
+}  // namespace manyclass

@@ -1,0 +1,186 @@
+#include "sketch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+namespace manyclass {
+namespace {
+
+constexpr double kOne = 32768;         // 1.0 in Q15
+constexpr double kBiasShare = 16384;   // the most a bias may take of the 16-bit range
+
+int16_t to_q15(double fraction) {
+    return static_cast<int16_t>(std::clamp(std::nearbyint(fraction * kOne), -32767.0, 32767.0));
+}
+
+// How often `scale` must double to reach `magnitude`; a first scale is the power of two just above.
+double grown_scale(double scale, double magnitude) {
+    if (magnitude <= scale) return scale;
+    int exponent;
+    std::frexp(magnitude, &exponent);
+    return std::ldexp(1.0, exponent);
+}
+
+int16_t q15_product(int a, int b) { return static_cast<int16_t>((a * b + 0x4000) >> 15); }
+
+}  // namespace
+
+Sketcher::Sketcher(size_t features, size_t bits, size_t width, const float* signs)
+    : features_(features), bits_(bits), width_(width), chunks_((bits + width - 1) / width),
+      signs_(signs, signs + chunks_ * 2 * width), centre_(features, 0.0f) {
+    while ((static_cast<size_t>(kQueryLevels) * bits_ << (gain_ + 1)) <= 32767) ++gain_;
+}
+
+const float* Sketcher::rotate(const float* x, const float* minus) const {
+    const Kernels& k = kernels();
+    thread_local std::vector<float> out, source;
+    source.resize(width_);
+    for (size_t i = 0; i < features_; ++i) source[i] = minus ? x[i] - minus[i] : x[i];
+    std::fill(source.begin() + static_cast<std::ptrdiff_t>(features_), source.end(), 0.0f);
+    out.resize(chunks_ * width_);
+    const float unit = 1.0f / static_cast<float>(width_);
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+        float* part = out.data() + chunk * width_;
+        const float* signs = signs_.data() + chunk * 2 * width_;
+        std::memcpy(part, source.data(), width_ * sizeof(float));
+        k.multiply(part, signs, width_);
+        k.hadamard(part, width_);
+        k.multiply(part, signs + width_, width_);
+        k.hadamard(part, width_);
+        for (size_t i = 0; i < width_; ++i) part[i] *= unit;
+    }
+    return out.data();
+}
+
+void Sketcher::encode_row(const float* row, SketchRow& out) const {
+    const Kernels& k = kernels();
+    thread_local std::vector<float> residual;
+    residual.resize(features_);
+    for (size_t i = 0; i < features_; ++i) residual[i] = row[i] - centre_[i];
+    const float* z = rotate(row, centre_.data());
+    const float magnitude = k.sum_magnitudes(z, bits_);
+    out.factor = magnitude > 0 ? k.sum_squares(residual.data(), features_) / magnitude : 0.0f;
+    if (!std::isfinite(out.factor)) out.factor = 0.0f;
+    out.code.assign(code_bytes(), 0);
+    for (size_t i = 0; i < bits_; ++i) out.code[i / 8] |= static_cast<uint8_t>((z[i] >= 0) << (i % 8));
+}
+
+void Sketcher::encode_query(const float* x, double factor_scale, double bias_scale, bool flat,
+                            SketchQuery& out) const {
+    const Kernels& k = kernels();
+    thread_local std::vector<int8_t> levels;
+    levels.resize(bits_);
+    const float* z = rotate(x, nullptr);
+    const float largest = k.largest_magnitude(z, bits_);
+    if (largest < 1e-30f) {
+        std::fill(levels.begin(), levels.end(), int8_t{0});
+    } else {
+        k.query_levels(z, bits_, static_cast<float>(kQueryLevels) / largest, levels.data());
+    }
+    const double sketch_unit = factor_scale * (static_cast<double>(largest) / kQueryLevels);
+    const double wanted_beta = sketch_unit > 0 ? bias_scale * std::ldexp(1.0, gain_) / sketch_unit : 1e300;
+    if (bias_scale <= 0) {
+        out.alpha = 32767, out.beta = 0;
+    } else if (wanted_beta <= kBiasShare / kOne) {
+        out.alpha = 32767, out.beta = to_q15(wanted_beta);
+    } else {
+        out.alpha = to_q15(kBiasShare / kOne / wanted_beta), out.beta = static_cast<int16_t>(kBiasShare);
+    }
+    if (flat) {
+        out.tables.resize(bits_ * 4);
+        for (size_t group = 0; group < bits_ / 4; ++group) {
+            uint8_t* table = out.tables.data() + group * 16;
+            const int8_t* level = levels.data() + group * 4;
+            table[0] = static_cast<uint8_t>(4 * kQueryLevels - (level[0] + level[1] + level[2] + level[3]));
+            for (unsigned bit = 0; bit < 4; ++bit)
+                for (unsigned low = 0; low < (1u << bit); ++low)
+                    table[(1u << bit) | low] = static_cast<uint8_t>(table[low] + 2 * level[bit]);
+        }
+        return;
+    }
+    const size_t plane_bytes = (code_bytes() + 7) & ~size_t{7};
+    out.planes.assign(4 * plane_bytes, 0);
+    out.level_sum = 0;
+    for (size_t i = 0; i < bits_; ++i) {
+        out.level_sum += levels[i];
+        for (unsigned p = 0; p < 4; ++p)
+            out.planes[p * plane_bytes + i / 8] |=
+                static_cast<uint8_t>((((levels[i] + kQueryLevels) >> p) & 1) << (i % 8));
+    }
+}
+
+SketchStore::SketchStore(size_t bits, bool flat)
+    : bits_(bits), block_bytes_(bits / 8 * kBlock + 2 * kBlock * sizeof(int16_t)),
+      record_bytes_(bits / 8 + 2 * sizeof(int16_t)), flat_(flat) {}
+
+void SketchStore::resize(size_t classes) {
+    classes_ = classes;
+    data_.resize(flat_ ? blocks() * block_bytes_ : classes * record_bytes_ + 8, true);
+}
+
+void SketchStore::set_code(size_t id, const uint8_t* code) {
+    if (!flat_) {
+        std::memcpy(data_.data() + id * record_bytes_, code, bits_ / 8);
+        return;
+    }
+    uint8_t* lane = data_.data() + id / kBlock * block_bytes_ + id % kBlock;
+    for (size_t byte = 0; byte < bits_ / 8; ++byte) lane[byte * kBlock] = code[byte];
+}
+
+void SketchStore::get_code(size_t id, uint8_t* code) const {
+    if (!flat_) {
+        std::memcpy(code, record(id), bits_ / 8);
+        return;
+    }
+    const uint8_t* lane = data_.data() + id / kBlock * block_bytes_ + id % kBlock;
+    for (size_t byte = 0; byte < bits_ / 8; ++byte) code[byte] = lane[byte * kBlock];
+}
+
+// Within a block even lanes come before odd ones, as the scan's 16-bit sums do.
+uint8_t* SketchStore::weight(size_t id, bool bias) {
+    if (!flat_) return data_.data() + id * record_bytes_ + bits_ / 8 + (bias ? 2 : 0);
+    const size_t lane = id % kBlock, at = 16 * (lane & 1) + lane / 2 + (bias ? kBlock : 0);
+    return data_.data() + id / kBlock * block_bytes_ + bits_ / 8 * kBlock + at * sizeof(int16_t);
+}
+
+void SketchStore::set_raw(size_t id, int16_t factor, int16_t bias) {
+    std::memcpy(weight(id, false), &factor, sizeof factor);
+    std::memcpy(weight(id, true), &bias, sizeof bias);
+}
+
+void SketchStore::get_raw(size_t id, int16_t& factor, int16_t& bias) const {
+    std::memcpy(&factor, weight(id, false), sizeof factor);
+    std::memcpy(&bias, weight(id, true), sizeof bias);
+}
+
+void SketchStore::set_weights(size_t id, float factor, float bias) {
+    set_raw(id, factor_scale_ > 0 ? to_q15(factor / factor_scale_) : int16_t{0},
+            bias_scale_ > 0 ? to_q15(bias / bias_scale_) : int16_t{0});
+}
+
+void SketchStore::reserve_scales(float factor, float bias) {
+    const double new_factor = grown_scale(factor_scale_, factor), new_bias = grown_scale(bias_scale_, bias);
+    if (new_factor == factor_scale_ && new_bias == bias_scale_) return;
+    const double shrink_factor = new_factor > 0 ? factor_scale_ / new_factor : 0;
+    const double shrink_bias = new_bias > 0 ? bias_scale_ / new_bias : 0;
+    for (size_t id = 0; id < classes_; ++id) {
+        int16_t f, b;
+        get_raw(id, f, b);
+        set_raw(id, static_cast<int16_t>(std::nearbyint(f * shrink_factor)),
+                static_cast<int16_t>(std::nearbyint(b * shrink_bias)));
+    }
+    set_scales(new_factor, new_bias);
+}
+
+int SketchStore::score(size_t id, const SketchQuery& query, int gain) const {
+    const uint8_t* code = record(id);
+    const int raw = kernels().sketch_score(code, query.planes.data(), bits_ / 8, query.level_sum);
+    int16_t factor, bias;
+    std::memcpy(&factor, code + bits_ / 8, sizeof factor);
+    std::memcpy(&bias, code + bits_ / 8 + 2, sizeof bias);
+    const int weighted = q15_product(raw * (1 << gain), query.alpha);
+    return std::clamp<int>(q15_product(weighted, factor) + q15_product(bias, query.beta), -32768, 32767);
+}
+
+}  // namespace manyclass

@@ -1,0 +1,83 @@
+// One sign bit per rotated feature and two small numbers per class: an unbiased guess at the logit in a few bytes.
+//
+// A row w is stored as the signs of the first bits of R(w - centre), R a fast random rotation, with the factor that
+// makes the guess exact for the row itself (RaBitQ, SIGMOD 2024) and the bias. A query is rounded to integers in
+// [-7, 7]. Scores are 16-bit integers in units that suit the query: only their order matters.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "big_array.h"
+#include "kernels.h"
+
+namespace manyclass {
+
+struct SketchRow {
+    std::vector<uint8_t> code;
+    float factor = 0;
+};
+
+// A query as the scan and the single-class score want it.
+struct SketchQuery {
+    std::vector<uint8_t> tables;  // [bits/4][16]
+    std::vector<uint8_t> planes;  // [4][bits/8 rounded up to 8]
+    int level_sum = 0;
+    int16_t alpha = 0, beta = 0;
+};
+
+class Sketcher {
+public:
+    // signs [chunks][2][width]: +1 or -1; width is a power of two, at least features. centre [features].
+    Sketcher(size_t features, size_t bits, size_t width, const float* signs);
+    size_t bits() const { return bits_; }
+    size_t code_bytes() const { return bits_ / 8; }
+    void set_centre(const float* centre) { centre_.assign(centre, centre + features_); }
+    const std::vector<float>& centre() const { return centre_; }
+    void encode_row(const float* row, SketchRow& out) const;
+    // largest_factor and largest_bias: the store's scales.
+    void encode_query(const float* x, double factor_scale, double bias_scale, bool flat, SketchQuery& out) const;
+    int gain() const { return gain_; }
+
+private:
+    const float* rotate(const float* x, const float* minus) const;  // bits_ floats, valid until the next call
+    size_t features_, bits_, width_, chunks_;
+    int gain_ = 0;
+    std::vector<float> signs_, centre_;
+};
+
+// Codes of all classes, either in blocks of 32 for the flat pass or one record per class for random access.
+class SketchStore {
+public:
+    SketchStore(size_t bits, bool flat);
+    void resize(size_t classes);
+    size_t classes() const { return classes_; }
+    void set_code(size_t id, const uint8_t* code);
+    void get_code(size_t id, uint8_t* code) const;
+    // Factor and bias are kept as fractions of two powers of two that grow when they must.
+    void set_weights(size_t id, float factor, float bias);
+    void set_raw(size_t id, int16_t factor, int16_t bias);
+    void get_raw(size_t id, int16_t& factor, int16_t& bias) const;
+    // Makes room for these magnitudes, halving what is stored as often as needed.
+    void reserve_scales(float factor, float bias);
+    void set_scales(double factor, double bias) { factor_scale_ = factor, bias_scale_ = bias; }
+    double factor_scale() const { return factor_scale_; }
+    double bias_scale() const { return bias_scale_; }
+
+    bool flat() const { return flat_; }
+    size_t blocks() const { return (classes_ + kBlock - 1) / kBlock; }
+    ScanPlan plan(int gain) const { return {data_.data(), bits_, block_bytes_, gain, classes_}; }
+    const uint8_t* record(size_t id) const { return data_.data() + id * record_bytes_; }
+    size_t record_bytes() const { return record_bytes_; }
+    int score(size_t id, const SketchQuery& query, int gain) const;
+    size_t bytes() const { return data_.bytes(); }
+
+private:
+    uint8_t* weight(size_t id, bool bias);
+    const uint8_t* weight(size_t id, bool bias) const { return const_cast<SketchStore*>(this)->weight(id, bias); }
+    size_t bits_, block_bytes_, record_bytes_, classes_ = 0;
+    bool flat_;
+    double factor_scale_ = 0, bias_scale_ = 0;
+    BigArray<uint8_t> data_;
+};
+
+}  // namespace manyclass

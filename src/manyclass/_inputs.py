@@ -1,0 +1,108 @@
+"""Checks of what users pass in: every failure names the argument, its value, the rule and the way out."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass.errors import InputError, InputTypeError
+
+Floats = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+ROW_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
+
+
+def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
+    """Return the rows as the core may view them, and their type number. Never copies: an index keeps a view."""
+    if not isinstance(rows, np.ndarray):
+        raise InputTypeError(f"{name} is a {type(rows).__name__}, not a NumPy array; pass np.asarray({name})")
+    if rows.dtype.name not in ROW_TYPES or not rows.dtype.isnative:
+        raise InputTypeError(
+            f"{name} has dtype {rows.dtype}; rows are {', '.join(ROW_TYPES)}; convert with .astype(np.float32)"
+        )
+    if rows.ndim != 2:
+        raise InputError(f"{name} has shape {rows.shape}; rows are (classes, features)")
+    if rows.shape[1] < 1:
+        raise InputError(f"{name} has shape {rows.shape}: no features; give at least one column")
+    if rows.shape[0] > 2**32 - 2:
+        raise InputError(f"{name} has {rows.shape[0]} rows; one index holds at most {2**32 - 2}: split it")
+    dense = rows.shape[1] == 1 or rows.strides[1] == rows.itemsize
+    if not dense or not rows.flags.aligned or rows.strides[0] % rows.itemsize:
+        raise InputError(
+            f"{name} has strides {rows.strides}: features must be adjacent and aligned, because an index keeps a view; "
+            f"pass np.ascontiguousarray({name}) and keep that array"
+        )
+    kind = ROW_TYPES[rows.dtype.name]
+    return (rows.view(np.uint16) if kind >= 2 else rows), kind
+
+
+def check_vectors(name: str, vectors: Any, features: int) -> tuple[Floats, bool]:
+    """Return vectors as contiguous float32 (count, features), and whether a single 1-D vector was given."""
+    array = np.asarray(vectors)
+    if array.dtype.name not in ROW_TYPES:
+        raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
+    if array.ndim not in (1, 2) or array.shape[-1] != features:
+        raise InputError(f"{name} has shape {array.shape}; expected ({features},) or (count, {features})")
+    single = array.ndim == 1
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array.reshape(-1, features), dtype=np.float32)
+        squares = np.einsum("ij,ij->i", array, array)
+    if not np.isfinite(squares).all():
+        row = int(np.flatnonzero(~np.isfinite(squares))[0])
+        raise InputError(
+            f"{name}[{row}] has a NaN, an infinity or a squared norm beyond float32; clean or scale it first"
+        )
+    return array, single
+
+
+def check_floats(name: str, values: Any, count: int) -> Floats:
+    """Return `count` finite floats as contiguous float32."""
+    array = np.asarray(values)
+    if array.dtype.name not in ROW_TYPES:
+        raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
+    if array.shape != (count,):
+        raise InputError(f"{name} has shape {array.shape}; expected ({count},): one number per class")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, dtype=np.float32)
+    if not np.isfinite(array).all():
+        at = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise InputError(f"{name}[{at}] is not a finite float32; replace it")
+    return array
+
+
+def check_ids(name: str, ids: Any, classes: int) -> Ids:
+    """Return class ids as contiguous int64 in [0, classes)."""
+    array = np.atleast_1d(np.arange(classes)[ids] if isinstance(ids, slice) else np.asarray(ids))
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputTypeError(f"{name} has dtype {array.dtype}; class ids are whole numbers")
+    if array.ndim != 1:
+        raise InputError(f"{name} has shape {array.shape}; ids are one-dimensional: pass {name}.ravel()")
+    if array.size and not (0 <= int(array.min()) and int(array.max()) < classes):
+        wrong = array[(array < 0) | (array >= classes)][0]
+        raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def check_count(name: str, value: Any, low: int = 1) -> int:
+    """Return a whole number of at least `low`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise InputTypeError(f"{name}={value!r} is not a whole number; give an int")
+    if not low <= value < 2**63:
+        raise InputError(f"{name}={value} is below {low} or absurdly large; give at least {low}")
+    return int(value)
+
+
+def check_names(name: str, names: Any, count: int) -> list[str]:
+    """Return class names as a list of `count` strings."""
+    if isinstance(names, str) or not isinstance(names, Sequence | np.ndarray):
+        raise InputTypeError(f"{name} is a {type(names).__name__}; give a sequence of {count} strings")
+    if len(names) != count:
+        raise InputError(f"{name} has {len(names)} entries; expected {count}: one per class")
+    listed = [str(entry) if isinstance(entry, np.str_) else entry for entry in names]
+    for at, entry in enumerate(listed):
+        if not isinstance(entry, str):
+            raise InputTypeError(f"{name}[{at}]={entry!r} is not a string; pass str(...) of it")
+    return listed

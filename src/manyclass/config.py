@@ -1,0 +1,214 @@
+"""Sizes and stages of an index."""
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, Self
+
+from manyclass.errors import ConfigError
+
+MAX_BUCKET_BITS = 24
+MAX_SKETCH_BITS = 4096
+FLAT_SCAN_CLASSES = 400_000  # above this, tables beat a flat pass over the sketch: docs/how_it_works.md has the figure
+EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
+
+
+@dataclass(frozen=True, kw_only=True)
+class HashConfig:
+    """Sizes of a winner-take-all index and which stages it has; brackets give the paper's letter.
+
+    The stages are, in order: tables and votes (`bands` > 0), sketch (`sketch_bits` > 0) or re-score (`rescore`), exact
+    logits. With `bands=0` the sketch is scanned flat; with neither, every class gets an exact logit.
+    """
+
+    window: int = 16  # [k] elements compared by one code: 2, 4, 8 or 16
+    codes: int = 3000  # [P] codes per vector
+    bands: int = 1000  # [M] hash tables; must divide `codes`
+    keys: Literal["exact", "fast"] = "exact"  # compare 28 bits of each float, or 12 bits relative to the largest
+    probes: int = 1  # buckets read per band, on average, at most; above 1 the likeliest buckets of all bands are read
+    skip_silent: bool = False  # ignore bands where a window of the query holds nothing but zeros
+    breadth: int = 1  # classes that tables hand on, per candidate
+    rescore: bool = False  # rank by |x||w|f(votes) + bias instead of votes
+    always: int = 0  # classes that are looked at for every query: those with the largest bias and norm
+    sketch_bits: int = 0  # sign bits per class; a multiple of 32
+    candidates: int = 300  # [K] classes that get an exact logit, unless a search says otherwise
+    output: Literal["softmax", "logistic"] = "softmax"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type in (int, "int") and (not isinstance(value, int) or isinstance(value, bool)):
+                raise ConfigError(f"{field.name}={value!r} is not a whole number; give an int")
+            if field.type in (bool, "bool") and not isinstance(value, bool):
+                raise ConfigError(f"{field.name}={value!r} is neither True nor False")
+        _one_of("keys", self.keys, ("exact", "fast"))
+        _one_of("output", self.output, ("softmax", "logistic"))
+        _one_of("window", self.window, (2, 4, 8, 16))
+        _between("seed", self.seed, 0, 2**63 - 1)
+        _between("candidates", self.candidates, 1, 2**31 - 1)
+        _between("breadth", self.breadth, 1, 2**20)
+        _between("always", self.always, 0, 2**20)
+        _between("bands", self.bands, 0, 65_535)
+        if self.sketch_bits % 32 or not 0 <= self.sketch_bits <= MAX_SKETCH_BITS:
+            raise ConfigError(
+                f"sketch_bits={self.sketch_bits} is not a multiple of 32 up to {MAX_SKETCH_BITS}; "
+                f"try {min(MAX_SKETCH_BITS, max(0, 32 * round(self.sketch_bits / 32)))}"
+            )
+        if self.bands:
+            self._check_tables()
+        elif self.rescore or self.always or self.probes != 1:
+            raise ConfigError("rescore, always and probes belong to tables, and bands=0 has none; set bands")
+
+    def _check_tables(self) -> None:
+        if self.codes < self.bands or self.codes % self.bands:
+            nearest = max(1, round(self.codes / self.bands)) * self.bands
+            raise ConfigError(f"bands={self.bands} does not divide codes={self.codes}; try codes={nearest}")
+        if self.bucket_bits > MAX_BUCKET_BITS:
+            most = MAX_BUCKET_BITS // self.code_bits * self.bands
+            raise ConfigError(
+                f"codes={self.codes} over bands={self.bands} makes {self.bucket_bits}-bit buckets, "
+                f"the most is {MAX_BUCKET_BITS}; try codes={most} or more bands"
+            )
+        _between("probes", self.probes, 1, 2 ** min(6, self.codes_per_band))
+        if self.probes > 1 and self.keys != "fast":
+            raise ConfigError(f"probes={self.probes} needs margins that mean something; set keys='fast'")
+        if self.always and not (self.rescore or self.sketch_bits):
+            raise ConfigError(f"always={self.always} needs a stage that can rank them; set rescore or sketch_bits")
+
+    @property
+    def codes_per_band(self) -> int:
+        return self.codes // self.bands if self.bands else 0
+
+    @property
+    def code_bits(self) -> int:
+        return self.window.bit_length() - 1
+
+    @property
+    def bucket_bits(self) -> int:
+        """Bits of a bucket number: each band has 2 to this power buckets."""
+        return self.codes_per_band * self.code_bits
+
+    @property
+    def pipeline(self) -> str:
+        """The stages in words, e.g. 'tables → votes → exact'."""
+        stages = ["tables"] if self.bands else []
+        if self.bands and self.probes > 1:
+            stages.append("probes")
+        if self.bands and (self.probes == 1 or not self.sketch_bits):
+            stages.append("votes")
+        if self.sketch_bits:
+            stages.append("sketch")
+        elif self.rescore:
+            stages.append("re-score")
+        return " → ".join([*stages, "exact"])
+
+    def with_(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed, checked again."""
+        return replace(self, **changes)
+
+    def check_features(self, features: int) -> None:
+        """Raise where this config cannot hash vectors of that width."""
+        if self.bands and features < self.window:
+            way_out = f"window={1 << (features.bit_length() - 1)}" if features > 1 else "bands=0"
+            raise ConfigError(f"window={self.window} is wider than features={features}; try {way_out}")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Self:
+        """Return the paper's setting: window 16, 3000 codes in 1000 bands, top K by votes, exact logits."""
+        return cls(**changes)
+
+    @classmethod
+    def paper_imagenet21k(cls, **changes: Any) -> Self:
+        """Return the paper's setting for its first experiment, with the largest K it reports."""
+        return cls(**{"candidates": 3000, **changes})
+
+    @classmethod
+    def exhaustive(cls, **changes: Any) -> Self:
+        """Return a config without any approximation: exact logits of every class."""
+        return cls(**{"bands": 0, "codes": 0, **changes})
+
+    @classmethod
+    def flat_sketch(cls, bits: int, **changes: Any) -> Self:
+        """Return a config that scans the sketch of every class, then scores the best exactly."""
+        return cls(**{"bands": 0, "codes": 0, "sketch_bits": bits, "candidates": 100, **changes})
+
+    @classmethod
+    def for_problem(
+        cls, classes: int, features: int, memory: int | None = None, target: float = 0.99, **changes: Any
+    ) -> Self:
+        """Return a sensible config for a problem's size.
+
+        memory: bytes the index may take beside the rows (default: no limit). target: share of the exact accuracy to
+        keep. These are rules of thumb from the benchmarks; `manyclass.tune` measures on your own rows and queries.
+        """
+        _between("classes", classes, 0, 2**32 - 2)
+        _between("features", features, 1, 2**20)
+        if not (isinstance(target, float | int) and 0 < target <= 1):
+            raise ConfigError(f"target={target!r} is not a share between 0 and 1; try 0.99")
+        if memory is not None:
+            _between("memory", memory, 1, 2**60)
+        for config in _preferences(cls, classes, features, float(target), changes):
+            if memory is None or classes * config.bytes_per_class(classes) <= memory:
+                return config
+        smallest = classes * 12
+        raise ConfigError(
+            f"memory={memory} is too little for {classes} classes: the smallest index takes about {smallest} bytes; "
+            f"give at least that, or HashConfig.exhaustive()"
+        )
+
+    def bytes_per_class(self, classes: int) -> float:
+        """Return the index's own bytes per class, beside the rows: an estimate; `memory_report` measures."""
+        code_bytes = 2 if self.bucket_bits < 16 else 4
+        id_bytes = 2 if self.probes == 1 else 4
+        blocks = max(1, math.ceil(classes / 65_536)) if self.probes == 1 else 1
+        headers = 12 * self.bands * 2**self.bucket_bits * blocks / max(1, classes) if self.bands else 0
+        tables = self.bands * (code_bytes + 1.1 * id_bytes) + headers
+        sketch = self.sketch_bits / 8 + 4 if self.sketch_bits else 0
+        return 8 + tables + sketch
+
+
+def _preferences(
+    cls: type[Any], classes: int, features: int, target: float, changes: dict[str, Any]
+) -> list[Any]:
+    """Return configs for a size, best first; later ones need less memory."""
+    if classes <= EXACT_CLASSES:
+        return [cls.exhaustive(**changes)]
+    width = 1 << (features - 1).bit_length()
+    bits = 96 if target < 0.97 else 128 if target <= 0.99 else 256
+    bits = max(64, min(bits, max(64, width)))
+    flat = [cls.flat_sketch(b, **changes) for b in (bits, 64, 32) if b <= bits]
+    if classes <= FLAT_SCAN_CLASSES or features < 16:
+        return flat
+    window = 4 if features < 512 else 8
+    code_bits = window.bit_length() - 1
+    planes = max(1, round((math.log2(classes) - 3.5) / code_bits))
+    tables = [
+        cls(
+            **{
+                "window": window,
+                "codes": planes * bands,
+                "bands": bands,
+                "keys": "fast",
+                "probes": 2 ** min(5, planes),
+                "skip_silent": True,
+                "breadth": 64,
+                "always": 64,
+                "sketch_bits": bits,
+                "candidates": 100,
+                **changes,
+            }
+        )
+        for bands in (64, 48, 32)
+    ]
+    return tables + flat
+
+
+def _between(name: str, value: object, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        nearest = min(high, max(low, value)) if isinstance(value, int) else low
+        raise ConfigError(f"{name}={value!r} is not a whole number from {low} to {high}; try {nearest}")
+
+
+def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}; try {allowed[0]!r}")

@@ -1,0 +1,39 @@
+"""Every exception manyclass raises on purpose; each message names the value, the rule and the way out."""
+
+__all__ = [
+    "ConfigError",
+    "CorruptFileError",
+    "FileError",
+    "FileVersionError",
+    "InputError",
+    "InputTypeError",
+    "ManyclassError",
+]
+
+
+class ManyclassError(Exception):
+    """Base of all errors below, so that one `except` catches everything the library refuses."""
+
+
+class ConfigError(ManyclassError, ValueError):
+    """A setting is outside its limits, or two settings contradict each other."""
+
+
+class InputError(ManyclassError, ValueError):
+    """An argument has the right type but an impossible value or shape."""
+
+
+class InputTypeError(ManyclassError, TypeError):
+    """An argument has a type, or an array an element type, that is not accepted."""
+
+
+class FileError(ManyclassError):
+    """A path does not lead to the file that was asked for (a directory, another kind of file)."""
+
+
+class CorruptFileError(FileError):
+    """A file is damaged, cut short, or was not written by this library."""
+
+
+class FileVersionError(FileError):
+    """A file was written in a newer format than this version of the library reads."""

@@ -1,0 +1,358 @@
+"""The index: build it over the rows of an output layer, search it, keep it up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._backend import default_threads, index_class
+from manyclass._inputs import (
+    Floats,
+    Ids,
+    check_count,
+    check_floats,
+    check_ids,
+    check_names,
+    check_rows,
+    check_vectors,
+)
+from manyclass.config import HashConfig
+from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.hasher import draw_signs, draw_windows
+
+Progress = Callable[[int, int], None]
+BUILD_SLICE = 65_536  # rows between two calls of a progress callback
+SAMPLE = 20_000  # rows from which centre and vote weights are estimated
+
+
+@dataclass(frozen=True)
+class TopK:
+    """The best classes of each query, best first; -1 (logit and log_prob -inf) where fewer were found.
+
+    log_probs are over the candidates, as in the paper: softmax normalised over them, or log sigmoid of each logit.
+    """
+
+    classes: Ids  # (n, k), or (k,) for a single query
+    logits: Floats
+    log_probs: Floats
+
+
+class WTAIndex:
+    """Winner-take-all index over the class rows of an output layer. Make one with `build` or `load`.
+
+    Searches may run from many threads, also while another thread refreshes: each class is seen entirely before or
+    entirely after a change.
+    """
+
+    def __init__(self, config: HashConfig, features: int) -> None:
+        config.check_features(features)
+        windows = draw_windows(config, features) if config.bands else None
+        self.config = config
+        self.features = features
+        self.names: list[str] | None = None
+        self._rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
+        self._state = index_class()(
+            features=features,
+            skip_silent=config.skip_silent,
+            rescore=config.rescore,
+            blocked=config.probes == 1,
+            flat_sketch=not config.bands,
+            permutations=windows.permutations if windows else None,
+            offsets=windows.offsets if windows else None,
+            bands=config.bands,
+            exact_keys=config.keys == "exact",
+            sketch_bits=config.sketch_bits,
+            signs=draw_signs(config, features) if config.sketch_bits else None,
+        )
+
+    @classmethod
+    def build(
+        cls,
+        rows: npt.NDArray[Any],
+        *,
+        bias: npt.ArrayLike | None = None,
+        config: HashConfig | None = None,
+        names: Sequence[str] | None = None,
+        threads: int | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Return an index over rows (classes, features) of any float type.
+
+        Keeps a view of the rows, which may be a memory map: change them in place and call `refresh`.
+        progress: called with (rows done, rows in all).
+        """
+        _, kind = check_rows("rows", rows)
+        count, features = rows.shape
+        if config is None:
+            config = HashConfig.for_problem(count, features)
+        if not isinstance(config, HashConfig):
+            raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
+        checked_bias = None if bias is None else check_floats("bias", bias, count)
+        checked_names = None if names is None else check_names("names", names, count)
+        workers = _threads(threads)
+        index = cls(config, features)
+        index.names = checked_names
+        index._bind(rows)
+        centre = _centre(rows) if config.sketch_bits else None
+        index._state.start_build(count, checked_bias, centre)
+        for begin in range(0, count, BUILD_SLICE):
+            end = min(count, begin + BUILD_SLICE)
+            bad = index._state.encode(begin, end, workers)
+            if bad < end:
+                raise InputError(_bad_row("rows", bad))
+            if progress:
+                progress(end, count)
+        index._state.finish_build(workers)
+        index._fit_ranking()
+        return index
+
+    @property
+    def classes(self) -> int:
+        """Number of class ids, removed ones included."""
+        return int(self._state.classes)
+
+    @property
+    def rows(self) -> npt.NDArray[Any]:
+        """The rows the index looks at: the caller's own array until `append` made a longer one."""
+        return self._rows
+
+    def search(
+        self,
+        queries: npt.ArrayLike,
+        k: int = 10,
+        *,
+        candidates: int | None = None,
+        threads: int | None = None,
+    ) -> TopK:
+        """Return the k best classes of each query among `candidates` retrieved ones.
+
+        queries: (features,) or (count, features). More candidates, closer to the exact answer: it is the one knob.
+        """
+        k = check_count("k", k)
+        wanted, keep = self._breadth(candidates)
+        if k > (self.config.candidates if candidates is None else candidates):
+            raise InputError(f"k={k} is more than candidates={candidates or self.config.candidates}; raise candidates")
+        vectors, single = check_vectors("queries", queries, self.features)
+        classes, logits, normalizer = self._outputs(len(vectors), k)
+        self._search(vectors, wanted, keep, _threads(threads), classes, logits, normalizer)
+        present = classes >= 0
+        if not np.isfinite(logits[present]).all():
+            raise InputError("queries give logits beyond float32 with these rows; scale either down")
+        log_probs = self._log_probs(logits, normalizer)
+        if single:
+            return TopK(classes[0], logits[0], log_probs[0])
+        return TopK(classes, logits, log_probs)
+
+    def retrieve(
+        self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None
+    ) -> tuple[Ids, Floats]:
+        """Return the candidates themselves, ids ascending then -1, and their exact logits (-inf where absent)."""
+        wanted, keep = self._breadth(candidates)
+        vectors, single = check_vectors("queries", queries, self.features)
+        classes, logits, normalizer = self._outputs(len(vectors), 1)
+        ids = np.empty((len(vectors), wanted), np.int64)
+        id_logits = np.empty((len(vectors), wanted), np.float32)
+        self._search(vectors, wanted, keep, _threads(threads), classes, logits, normalizer, ids, id_logits)
+        return (ids[0], id_logits[0]) if single else (ids, id_logits)
+
+    def votes(self, query: npt.ArrayLike) -> npt.NDArray[np.uint16]:
+        """Return in how many bands each class shares the query's bucket: the paper's counts, (classes,)."""
+        if not self.config.bands:
+            raise ConfigError("bands=0: this index has no tables and so no votes; build with HashConfig.paper()")
+        vectors, single = check_vectors("query", query, self.features)
+        if not single:
+            raise InputError(f"query has shape {vectors.shape}; votes are for one query: ({self.features},)")
+        counts = np.empty(self.classes, np.uint16)
+        self._state.votes(vectors[0], counts)
+        return counts
+
+    def refresh(
+        self,
+        ids: npt.ArrayLike | slice,
+        rows: npt.NDArray[Any] | None = None,
+        *,
+        bias: npt.ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> None:
+        """Re-hash classes whose rows changed; with `rows` (or `bias`), store the new values first.
+
+        Only bands whose bucket changed are touched. All is checked before anything changes.
+        """
+        wanted = check_ids("ids", ids, self.classes)
+        checked_bias = None if bias is None else check_floats("bias", bias, len(wanted))
+        if (rows is not None or bias is not None) and len(np.unique(wanted)) != len(wanted):
+            raise InputError("ids repeat a class, so its new values are ambiguous; give each id once")
+        new_bytes = None
+        if rows is not None:
+            new_bytes = self._new_rows("rows", rows, len(wanted))
+            if not self._rows.flags.writeable:
+                raise InputError("the index's rows are read-only (a memory map?); load with mmap=False or rebuild")
+        else:
+            bad = self._state.first_bad_row(wanted, _threads(threads))
+            if bad < len(wanted):
+                raise InputError(_bad_row("rows", int(wanted[bad])))
+        self._state.refresh(wanted, checked_bias, new_bytes, _threads(threads))
+
+    def append(
+        self,
+        rows: npt.NDArray[Any],
+        *,
+        bias: npt.ArrayLike | None = None,
+        names: Sequence[str] | None = None,
+        threads: int | None = None,
+    ) -> range:
+        """Add classes and return their ids. From then on the index owns a copy of all rows, with room to grow."""
+        new = np.asarray(rows)
+        count = len(new) if new.ndim == 2 else 0
+        checked_bias = None if bias is None else check_floats("bias", bias, count)
+        if (names is None) != (self.names is None) and self.classes:
+            raise InputError(f"names is {'missing' if names is None else 'given'}, unlike for the first classes")
+        checked_names = None if names is None else check_names("names", names, count)
+        added = self._new_rows("rows", rows, count).view(self._rows.dtype)
+        first = self.classes
+        grown = np.empty((max(first + count, first + first // 2), self.features), self._rows.dtype)
+        grown[:first] = self._rows[:first]
+        grown[first : first + count] = added
+        self._bind(grown[: first + count])
+        self._state.append(count, checked_bias, _threads(threads))
+        if checked_names is not None:
+            self.names = [*(self.names or []), *checked_names]
+        return range(first, first + count)
+
+    def remove(self, ids: npt.ArrayLike | slice) -> None:
+        """Take classes out: no search returns them again. Ids of the others stay as they are."""
+        self._state.remove(check_ids("ids", ids, self.classes))
+
+    def rebind(self, rows: npt.NDArray[Any]) -> None:
+        """Look at another array of the same shape (a moved or reloaded weight); call `refresh` for rows that differ."""
+        check_rows("rows", rows)
+        if rows.shape != (self.classes, self.features):
+            raise InputError(f"rows has shape {rows.shape}; expected {(self.classes, self.features)}")
+        self._bind(rows)
+
+    def memory_report(self) -> dict[str, float]:
+        """Return bytes per class by part; `rows` is the caller's own array."""
+        parts = {name: float(size) for name, size in self._state.bytes().items()}
+        parts["rows"] = float(self._rows.itemsize * self.features * self.classes)
+        if self.names is not None:
+            parts["names"] = float(sum(len(name.encode()) for name in self.names))
+        return {name: size / max(1, self.classes) for name, size in parts.items()}
+
+    def __repr__(self) -> str:
+        return f"WTAIndex({self.classes:,} classes × {self.features} features, {self.config.pipeline})"
+
+    def _bind(self, rows: npt.NDArray[Any]) -> None:
+        viewed, kind = check_rows("rows", rows)
+        self._state.bind_rows(viewed, kind)
+        self._rows = rows
+
+    def _new_rows(self, name: str, rows: Any, count: int) -> npt.NDArray[np.uint8]:
+        """Return new rows in the index's own type, as bytes."""
+        vectors, _ = check_vectors(name, rows, self.features)
+        if np.ndim(rows) != 2 or len(vectors) != count:
+            raise InputError(f"{name} has shape {np.shape(rows)}; expected ({count}, {self.features})")
+        with np.errstate(over="ignore"):
+            stored = np.ascontiguousarray(np.asarray(rows).astype(self._rows.dtype, copy=False))
+        if not np.isfinite(stored.astype(np.float32)).all():
+            raise InputError(f"{name} overflows the index's {self._rows.dtype} rows; scale it down")
+        return stored.view(np.uint8).reshape(count, self.features * self._rows.itemsize)
+
+    def _breadth(self, candidates: int | None) -> tuple[int, int]:
+        """Return how many classes get exact logits, and how many the tables hand on."""
+        wanted = check_count("candidates", self.config.candidates if candidates is None else candidates)
+        if not self.config.bands and not self.config.sketch_bits:
+            return max(1, self.classes), max(1, self.classes)
+        wanted = max(1, min(wanted, self.classes))
+        if self.config.bands and (self.config.sketch_bits or self.config.rescore or self.config.probes > 1):
+            return wanted, wanted * self.config.breadth
+        return wanted, wanted
+
+    def _outputs(self, count: int, k: int) -> tuple[Ids, Floats, Floats]:
+        return (
+            np.empty((count, k), np.int64),
+            np.empty((count, k), np.float32),
+            np.empty(count, np.float32),
+        )
+
+    def _search(
+        self,
+        vectors: Floats,
+        candidates: int,
+        keep: int,
+        threads: int,
+        classes: Ids,
+        logits: Floats,
+        normalizer: Floats,
+        ids: Ids | None = None,
+        id_logits: Floats | None = None,
+    ) -> None:
+        self._state.search(
+            queries=vectors,
+            candidates=candidates,
+            keep=keep,
+            probes=self.config.probes,
+            threads=threads,
+            classes=classes,
+            logits=logits,
+            normalizer=normalizer,
+            ids=ids,
+            id_logits=id_logits,
+        )
+
+    def _log_probs(self, logits: Floats, normalizer: Floats) -> Floats:
+        if self.config.output == "logistic":
+            return -np.logaddexp(np.float32(0), -logits)
+        shift = np.where(np.isfinite(normalizer), normalizer, np.float32(0))
+        return logits - shift[:, None]
+
+    def _fit_ranking(self) -> None:
+        """Choose always-candidates and vote weights from the rows themselves."""
+        count = self.classes
+        if self.config.always and count:
+            norms, bias = self._state.norms(), self._state.bias()
+            # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
+            reach = norms * (float(norms.mean()) * 4 / np.sqrt(self.features)) + bias
+            best = np.argsort(-reach, kind="stable")[: self.config.always]
+            self._state.set_always(np.sort(best).astype(np.int64))
+        if self.config.rescore and count:
+            self._state.set_vote_weights(_vote_weights(self))
+
+
+def _threads(threads: int | None) -> int:
+    return default_threads() if threads is None else min(1024, check_count("threads", threads))
+
+
+def _bad_row(name: str, row: int) -> str:
+    return f"{name}[{row}] has a NaN, an infinity or a squared norm beyond float32; clean or scale it first"
+
+
+def _centre(rows: npt.NDArray[Any]) -> Floats:
+    """Return the mean of (a sample of) the rows: subtracting it changes no ranking and sharpens the sketch."""
+    if not len(rows):
+        return np.zeros(rows.shape[1], np.float32)
+    step = max(1, len(rows) // SAMPLE)
+    with np.errstate(invalid="ignore", over="ignore"):
+        centre = rows[::step].astype(np.float64).mean(axis=0).astype(np.float32)
+    return np.where(np.isfinite(centre), centre, np.float32(0))
+
+
+def _vote_weights(index: WTAIndex) -> Floats:
+    """Return f(votes), a guess at the cosine: a + b·cbrt(votes), fitted on sums of two rows as queries."""
+    count, bands = index.classes, index.config.bands
+    pairs = np.linspace(0, count - 1, 64).astype(np.int64)
+    rows = index._rows
+    cosines, roots = [], []
+    for first, second in zip(pairs, np.roll(pairs, 1), strict=True):
+        query = rows[first].astype(np.float32) + rows[second].astype(np.float32)
+        votes = index.votes(query)
+        seen = np.argsort(-votes.astype(np.int32), kind="stable")[:: max(1, count // 256)][:256]
+        part = rows[seen].astype(np.float32)
+        lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(query)
+        cosines.append((part @ query) / np.where(lengths > 0, lengths, 1))
+        roots.append(np.cbrt(votes[seen].astype(np.float32)))
+    slope, start = np.polyfit(np.concatenate(roots), np.concatenate(cosines), 1)
+    return (start + max(slope, 1e-6) * np.cbrt(np.arange(bands + 1))).astype(np.float32)
