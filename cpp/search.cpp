@@ -66,7 +66,8 @@ private:
     void retrieve() {
         ids_.resize(count_);
         if (index_.tables_) {
-            const size_t splits = count_ < plan_.threads && plan_.probes > 1 ? plan_.threads : 1;
+            const bool divisible = plan_.probes > 1 && index_.sketch_;
+            const size_t splits = divisible && count_ < plan_.threads ? plan_.threads : 1;
             lists_.resize(count_ * splits);
             parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
                 by_tables(task / splits, task % splits, splits, lists_[task], workers_[worker]);
@@ -142,26 +143,23 @@ private:
 
     void by_tables(size_t q, size_t split, size_t splits, BestList& list, Worker& worker) {
         list.start(plan_.candidates, plan_.candidates + 64);
-        if (!index_.hasher_->hash_query(query(q), worker.winners)) {
-            score_hits(q, index_.always_, list, worker);
-            return;
-        }
-        const bool skip = index_.shape_.skip_silent;
-        if (plan_.probes > 1) {
-            worker.probes.plan(*index_.hasher_, worker.winners, *index_.tables_, skip, plan_.probes, plan_.keep);
+        worker.hits.clear();
+        worker.voted.start(plan_.keep, 4 * kBlock);
+        const bool hashed = index_.hasher_->hash_query(query(q), worker.winners);  // a constant query has no codes
+        if (hashed && plan_.probes > 1) {
+            worker.probes.plan(*index_.hasher_, worker.winners, *index_.tables_, index_.shape_.skip_silent,
+                               plan_.probes, plan_.keep);
             worker.probes.read(*index_.tables_, split, splits, worker.hits);
-            if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
-            index_.sketch_ ? score_hits(q, worker.hits, list, worker) : rank_votes(q, worker, list);
-            return;
+            if (!index_.sketch_) count_hits(worker);
+        } else if (hashed) {
+            count_votes(worker);
         }
-        count_votes(worker);
-        if (index_.sketch_ || index_.shape_.rescore) {
-            worker.hits.assign(index_.always_.begin(), index_.always_.end());
+        if (index_.sketch_) {
             for (const uint64_t key : worker.voted) worker.hits.push_back(key_id(key));
-            if (index_.sketch_) return score_hits(q, worker.hits, list, worker);
-            worker.ranked.assign(worker.voted.begin(), worker.voted.end());
-            return rescore(q, worker, list);
+            if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
+            return score_hits(q, list, worker);
         }
+        if (index_.shape_.rescore) return rescore(q, list, worker);
         for (const uint64_t key : worker.voted) list.push(key);
         list.cut();
     }
@@ -170,7 +168,6 @@ private:
     void count_votes(Worker& worker) {
         const BandTables& tables = *index_.tables_;
         const size_t bands = index_.hasher_->bands(), total = index_.classes_;
-        worker.voted.start(plan_.keep, 4 * kBlock);
         int floor = 0;
         const size_t span = tables.blocked() ? BandTables::kBlockClasses : total;
         for (size_t block = 0; block < tables.blocks(); ++block) {
@@ -206,7 +203,8 @@ private:
         }
     }
 
-    void score_hits(size_t q, const std::vector<uint32_t>& hits, BestList& list, Worker& worker) {
+    void score_hits(size_t q, BestList& list, Worker& worker) {
+        const std::vector<uint32_t>& hits = worker.hits;
         const SketchStore& store = *index_.sketch_;
         SketchQuery& sketch = worker.sketch[0];
         index_.sketcher_->encode_query(query(q), store.factor_scale(), store.bias_scale(), false, sketch);
@@ -227,30 +225,24 @@ private:
     }
 
     // Votes from a bag of hits: equal ids become neighbours.
-    void rank_votes(size_t q, Worker& worker, BestList& list) {
-        std::sort(worker.hits.begin(), worker.hits.end());
-        worker.voted.start(plan_.keep, 64);
-        for (size_t i = 0, j; i < worker.hits.size(); i = j) {
-            for (j = i; j < worker.hits.size() && worker.hits[j] == worker.hits[i];) ++j;
-            worker.voted.push(best_first_key(static_cast<int>(j - i), worker.hits[i]));
+    void count_hits(Worker& worker) {
+        std::vector<uint32_t>& hits = worker.hits;
+        std::sort(hits.begin(), hits.end());
+        for (size_t i = 0, j; i < hits.size(); i = j) {
+            for (j = i; j < hits.size() && hits[j] == hits[i];) ++j;
+            worker.voted.push(best_first_key(static_cast<int>(j - i), hits[i]));
         }
         worker.voted.cut();
-        if (index_.shape_.rescore) {
-            worker.ranked.assign(worker.voted.begin(), worker.voted.end());
-            worker.hits.assign(index_.always_.begin(), index_.always_.end());
-            return rescore(q, worker, list);
-        }
-        for (const uint64_t key : worker.voted) list.push(key);
-        list.cut();
     }
 
-    // Norm- and bias-aware order: |x| |w| f(votes) + bias. worker.ranked has votes, worker.hits the always-candidates.
-    void rescore(size_t q, Worker& worker, BestList& list) {
+    // Norm- and bias-aware order of the voted and the always-candidates: |x| |w| f(votes) + bias.
+    void rescore(size_t q, BestList& list, Worker& worker) {
         const float length = std::sqrt(kernels_.sum_squares(query(q), index_.shape_.features));
         const auto& weights = index_.vote_weights_;
         std::vector<uint64_t>& ranked = worker.ranked;
+        ranked.assign(worker.voted.begin(), worker.voted.end());
         const auto by_id = [](uint64_t key, uint32_t id) { return key_id(key) < id; };
-        for (const uint32_t id : worker.hits) {
+        for (const uint32_t id : index_.always_) {
             const uint64_t* at = std::lower_bound(worker.voted.begin(), worker.voted.end(), id, by_id);
             if (at == worker.voted.end() || key_id(*at) != id) ranked.push_back(best_first_key(0, id));
         }
@@ -360,7 +352,7 @@ private:
         std::partial_sort(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(k), ranked.end());
         for (size_t i = 0; i < out_.k; ++i) {
             const size_t slot = i < k ? key_id(ranked[i]) : 0;
-            out_.classes[at * out_.k + i] = i < k ? ids[slot] : -1;
+            out_.classes[at * out_.k + i] = i < k ? int64_t{ids[slot]} : -1;
             out_.logits[at * out_.k + i] = i < k ? logits[slot] : kNothing;
         }
         if (out_.normalizer) {
@@ -370,7 +362,7 @@ private:
         }
         if (out_.candidates)
             for (size_t i = 0; i < plan_.candidates; ++i) {
-                out_.candidates[at * plan_.candidates + i] = i < ids.size() ? ids[i] : -1;
+                out_.candidates[at * plan_.candidates + i] = i < ids.size() ? int64_t{ids[i]} : -1;
                 if (out_.candidate_logits)
                     out_.candidate_logits[at * plan_.candidates + i] = i < ids.size() ? logits[i] : kNothing;
             }

@@ -27,7 +27,7 @@ def default_threads() -> int:
 def index_class() -> Any:
     """Return the class that holds an index's state: the native one, or its NumPy twin."""
     if _wanted_backend() == "reference":
-        from manyclass._reference import ReferenceIndex
+        from manyclass._reference_index import ReferenceIndex
 
         return ReferenceIndex
     _check_simd()

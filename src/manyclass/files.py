@@ -62,7 +62,7 @@ _BINARY = getattr(os, "O_BINARY", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would otherwise wait for its other end
 
 
-class _Damage(Exception):
+class _DamageError(Exception):
     """What is wrong with a file; becomes a CorruptFileError where the path is known."""
 
 
@@ -129,7 +129,7 @@ def read_sections(
             file.seek(header_end)
             arrays = {section.name: _read_array(file, section, whole, verify) for section in sections}
             _read_zeros(file, length)
-        except _Damage as damage:
+        except _DamageError as damage:
             advice = "restore the file from a copy or write it again"
             raise CorruptFileError(f"{os.fspath(path)}: {damage}; {advice}") from None
     return meta, arrays
@@ -168,7 +168,7 @@ def _encode_header(kind: str, meta: dict[str, Any], sections: list[_Section]) ->
     try:
         header = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
         unchanged: bool = _decode_json(header)["meta"] == meta
-    except (TypeError, ValueError, RecursionError, _Damage) as error:
+    except (TypeError, ValueError, RecursionError, _DamageError) as error:
         raise InputTypeError(f"kind, names and meta must be plain JSON values, but: {error}") from error
     if not unchanged:  # tuples, integer keys: JSON silently turns them into something else
         raise InputTypeError("meta does not survive JSON unchanged; use only string keys, lists and dicts")
@@ -183,31 +183,31 @@ def _read_header(
     """Return meta, the sections (offsets now from the file's start) and the file's length, all checked."""
     real_length = os.fstat(file.fileno()).st_size
     if real_length < _PREAMBLE.size:
-        raise _Damage(f"only {real_length} bytes long, too short for a manyclass file")
+        raise _DamageError(f"only {real_length} bytes long, too short for a manyclass file")
     preamble = _read(file, _PREAMBLE.size)
     magic, version, header_length, length, header_crc, preamble_crc = _PREAMBLE.unpack(preamble)
     if magic != _MAGIC:
-        raise _Damage("not a manyclass file, or its first bytes are damaged")
+        raise _DamageError("not a manyclass file, or its first bytes are damaged")
     if zlib.crc32(preamble[:-4]) != preamble_crc:
-        raise _Damage("the checksum of the preamble does not match")
+        raise _DamageError("the checksum of the preamble does not match")
     if version > _VERSION:
         known = f"this manyclass knows versions up to {_VERSION}"
         raise FileVersionError(f"{os.fspath(path)} has format version {version}, {known}; upgrade manyclass")
     if version < 1:
-        raise _Damage(f"format version {version} never existed")
+        raise _DamageError(f"format version {version} never existed")
     if length != real_length:
-        raise _Damage(f"should be {length} bytes long but is {real_length}")
+        raise _DamageError(f"should be {length} bytes long but is {real_length}")
     if header_length > min(_MAX_HEADER, length - _PREAMBLE.size):
-        raise _Damage(f"header length {header_length} is above 1 MiB or beyond the end of the file")
+        raise _DamageError(f"header length {header_length} is above 1 MiB or beyond the end of the file")
     encoded = _read(file, header_length)
     if zlib.crc32(encoded) != header_crc:
-        raise _Damage("the checksum of the header does not match")
+        raise _DamageError("the checksum of the header does not match")
     header = _decode_json(encoded)
     _require_keys(header, ("kind", "meta", "sections"))
     if header["kind"] != kind:
         raise FileError(f"{os.fspath(path)} holds {header['kind']!r:.60}, not {kind!r}; pass another file")
     if not isinstance(header["meta"], dict) or not isinstance(header["sections"], list):
-        raise _Damage("meta is not an object, or sections is not a list")
+        raise _DamageError("meta is not an object, or sections is not a list")
     return header["meta"], _check_layout(header["sections"], file.tell(), length), length
 
 
@@ -221,24 +221,24 @@ def _check_layout(entries: list[Any], header_end: int, length: int) -> list[_Sec
         name, dtype, shape, offset, nbytes, crc32 = section
         label = f"section {name!r:.60}"
         if not all(isinstance(text, str) for text in (name, dtype, crc32)) or not isinstance(shape, list):
-            raise _Damage(f"{label} has a field of the wrong type")
+            raise _DamageError(f"{label} has a field of the wrong type")
         if not all(type(size) is int and size >= 0 for size in (offset, nbytes, *shape)):  # not even True
-            raise _Damage(f"{label} has a size that is not a whole number")
+            raise _DamageError(f"{label} has a size that is not a whole number")
         if name in sections:
-            raise _Damage(f"{label} appears twice")
+            raise _DamageError(f"{label} appears twice")
         if dtype not in _DTYPES:
-            raise _Damage(f"{label} has the unknown dtype {dtype!r:.60}")
+            raise _DamageError(f"{label} has the unknown dtype {dtype!r:.60}")
         itemsize = _DTYPES[dtype].itemsize
         if len(shape) > _MAX_DIMENSIONS or math.prod(size or 1 for size in shape) * itemsize > _MAX_BYTES:
-            raise _Damage(f"{label} has an impossible shape")
+            raise _DamageError(f"{label} has an impossible shape")
         if math.prod(shape) * itemsize != nbytes:
-            raise _Damage(f"{label} has a shape that does not fill its {nbytes} bytes")
+            raise _DamageError(f"{label} has a shape that does not fill its {nbytes} bytes")
         if data_start + offset != _aligned(end):
-            raise _Damage(f"{label} starts at {offset} instead of {_aligned(end) - data_start}")
+            raise _DamageError(f"{label} starts at {offset} instead of {_aligned(end) - data_start}")
         end = data_start + offset + nbytes
         sections[name] = section._replace(shape=tuple(shape), offset=data_start + offset)
     if end != length:
-        raise _Damage(f"its sections end at byte {end}, the file at byte {length}")
+        raise _DamageError(f"its sections end at byte {end}, the file at byte {length}")
     return list(sections.values())
 
 
@@ -251,12 +251,12 @@ def _decode_json(encoded: bytes) -> Any:
     try:
         return json.loads(encoded.decode(), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        raise _Damage(f"the header is not valid JSON ({error})") from None
+        raise _DamageError(f"the header is not valid JSON ({error})") from None
 
 
 def _require_keys(value: object, keys: tuple[str, ...]) -> None:
     if not isinstance(value, dict) or set(value) != set(keys):
-        raise _Damage(f"the header must have exactly the keys {', '.join(keys)} where it has others")
+        raise _DamageError(f"the header must have exactly the keys {', '.join(keys)} where it has others")
 
 
 def _aligned(position: int) -> int:
@@ -296,20 +296,20 @@ def _read_array(
         if whole is None:
             data[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
     if verify and f"{crc:08x}" != section.crc32:
-        raise _Damage(f"the checksum of section {section.name!r:.60} does not match")
+        raise _DamageError(f"the checksum of section {section.name!r:.60} does not match")
     file.seek(end)
     return data.view(_DTYPES[section.dtype]).reshape(section.shape)
 
 
 def _read_zeros(file: FileIO, end: int) -> None:
     if any(_read(file, end - file.tell())):
-        raise _Damage(f"the unused bytes before byte {end} are not zero")
+        raise _DamageError(f"the unused bytes before byte {end} are not zero")
 
 
 def _read(file: FileIO, size: int) -> bytes:
     content = file.read(size)
     if content is None or len(content) != size:
-        raise _Damage("it became shorter while it was read")
+        raise _DamageError("it became shorter while it was read")
     return content
 
 

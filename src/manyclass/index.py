@@ -354,5 +354,8 @@ def _vote_weights(index: WTAIndex) -> Floats:
         lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(query)
         cosines.append((part @ query) / np.where(lengths > 0, lengths, 1))
         roots.append(np.cbrt(votes[seen].astype(np.float32)))
-    slope, start = np.polyfit(np.concatenate(roots), np.concatenate(cosines), 1)
-    return (start + max(slope, 1e-6) * np.cbrt(np.arange(bands + 1))).astype(np.float32)
+    x, y = np.concatenate(roots).astype(np.float64), np.concatenate(cosines).astype(np.float64)
+    spread = float(((x - x.mean()) ** 2).sum())
+    slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread if spread > 0 else 1.0
+    slope = max(slope, 1e-6)  # more votes never mean less
+    return (y.mean() + slope * (np.cbrt(np.arange(bands + 1)) - x.mean())).astype(np.float32)

@@ -1,0 +1,292 @@
+"""The index as the specification has it: the native class's methods, each stage from the reference module."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass import _reference as spec
+from manyclass._reference import Floats, Ints
+
+
+
+class ReferenceIndex:
+    """Same methods and the same integers as the native index; one thread, no tables but the codes themselves."""
+
+    def __init__(
+        self,
+        *,
+        features: int,
+        skip_silent: bool,
+        rescore: bool,
+        blocked: bool,
+        flat_sketch: bool,
+        permutations: npt.NDArray[np.uint32] | None,
+        offsets: npt.NDArray[np.uint32] | None,
+        bands: int,
+        exact_keys: bool,
+        sketch_bits: int,
+        signs: Floats | None,
+    ) -> None:
+        self.features, self.skip_silent, self.rescore = features, skip_silent, rescore
+        self.exact_keys, self.bits, self.signs = exact_keys, sketch_bits, signs
+        self.elements: Ints | None = None
+        if permutations is not None and offsets is not None:
+            self.elements = spec.window_elements(permutations, offsets, bands)
+            self.code_bits = offsets.shape[2].bit_length() - 1
+        self._bias = self._norms = np.zeros(0, np.float32)
+        self._removed = np.zeros(0, np.uint8)
+        self.always: Ints = np.zeros(0, np.int64)
+        self.vote_weights: Floats = np.zeros(1, np.float32)
+        self.classes = 0
+
+    # Rows
+
+    def bind_rows(self, rows: npt.NDArray[Any], kind: int) -> None:
+        self.rows, self.kind = rows, kind
+
+    def _row(self, row: npt.NDArray[Any]) -> Floats:
+        if self.kind == 3:  # bfloat16: the upper half of a float32
+            return (row.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        return (row.view(np.float16) if self.kind == 2 else row).astype(np.float32)
+
+    def first_bad_row(self, ids: Ints, threads: int) -> int:
+        bad = [not np.isfinite(spec.lane_sum(np.square(self._row(self.rows[i])))) for i in ids]
+        return bad.index(True) if True in bad else len(ids)
+
+    # Building
+
+    def start_build(self, count: int, bias: Floats | None, centre: Floats | None) -> None:
+        self.set_state(np.zeros(count, np.float32) if bias is None else bias, np.zeros(count, np.float32), None)
+        self._centre = centre
+        self._factors = np.zeros(count, np.float32)
+
+    def encode(self, begin: int, end: int, threads: int) -> int:
+        for i in range(begin, end):
+            row = self._row(self.rows[i])
+            self._norms[i] = np.sqrt(spec.lane_sum(row * row))
+            if not np.isfinite(self._norms[i]):
+                return i
+            if self.elements is not None:
+                self.table[i] = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
+            if self.bits:
+                self.codes[i], self._factors[i] = self._sketch(row)
+        return end
+
+    def finish_build(self, threads: int) -> None:
+        if self.bits:
+            self.scales = [0.0, 0.0]
+            self._reserve(float(self._factors.max(initial=0)), float(np.abs(self._bias).max(initial=0)))
+            for i in range(self.classes):
+                self._set_weights(i, self._factors[i])
+
+    def _sketch(self, row: Floats) -> tuple[npt.NDArray[np.uint8], np.float32]:
+        assert self.signs is not None
+        return spec.sketch_row(row, self._centre, self.signs, self.bits)
+
+    def _reserve(self, factor: float, bias: float) -> None:
+        for kind, magnitude, stored in ((0, factor, self.factors), (1, bias, self.biases)):
+            grown = spec.grown_scale(self.scales[kind], magnitude)
+            if grown != self.scales[kind]:
+                stored[:] = np.rint(stored * (self.scales[kind] / grown)).astype(np.int16)
+                self.scales[kind] = grown
+
+    def _set_weights(self, i: int, factor: np.float32) -> None:
+        self.factors[i] = spec.to_q15(float(factor) / self.scales[0]) if self.scales[0] > 0 else 0
+        self.biases[i] = spec.to_q15(float(self._bias[i]) / self.scales[1]) if self.scales[1] > 0 else 0
+
+    # Updates
+
+    def refresh(
+        self, ids: Ints, bias: Floats | None, new_rows: npt.NDArray[np.uint8] | None, threads: int
+    ) -> None:
+        for at, i in enumerate(ids):
+            if new_rows is not None:
+                self.rows[i] = new_rows[at].view(self.rows.dtype)
+            if bias is not None:
+                self._bias[i] = bias[at]
+            self._apply(int(i))
+
+    def _apply(self, i: int) -> None:
+        row = self._row(self.rows[i])
+        self._norms[i] = np.sqrt(spec.lane_sum(row * row))
+        if self.elements is not None:
+            gone = len(self._removed) and self._removed[i]
+            buckets = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
+            self.table[i] = spec.ABSENT if gone else buckets
+        if self.bits:
+            self.codes[i], factor = self._sketch(row)
+            self._reserve(float(factor), abs(float(self._bias[i])))
+            self._set_weights(i, factor)
+
+    def append(self, count: int, bias: Floats | None, threads: int) -> None:
+        first = self.classes
+
+        def longer(array: npt.NDArray[Any], fill: int = 0) -> npt.NDArray[Any]:
+            return np.concatenate([array, np.full((count, *array.shape[1:]), fill, array.dtype)])
+
+        self._bias, self._norms = longer(self._bias), longer(self._norms)
+        if bias is not None:
+            self._bias[first:] = bias
+        if len(self._removed):
+            self._removed = longer(self._removed)
+        if self.elements is not None:
+            self.table = longer(self.table, spec.ABSENT)
+        if self.bits:
+            self.codes, self.factors, self.biases = map(longer, (self.codes, self.factors, self.biases))
+        self.classes = first + count
+        for i in range(first, first + count):
+            self._apply(i)
+
+    def remove(self, ids: Ints) -> None:
+        if not len(self._removed):
+            self._removed = np.zeros(self.classes, np.uint8)
+        self._removed[ids] = 1
+        if self.elements is not None:
+            self.table[ids] = spec.ABSENT
+        self.always = self.always[self._removed[self.always] == 0]
+
+    def set_always(self, ids: Ints) -> None:
+        self.always = ids
+
+    def set_vote_weights(self, weights: Floats) -> None:
+        self.vote_weights = weights
+
+    # Searching
+
+    def search(
+        self,
+        *,
+        queries: Floats,
+        candidates: int,
+        keep: int,
+        probes: int,
+        threads: int,
+        classes: Ints,
+        logits: Floats,
+        normalizer: Floats,
+        ids: Ints | None,
+        id_logits: Floats | None,
+    ) -> None:
+        for q, query in enumerate(queries):
+            found = self.retrieve(query, candidates, keep, probes)
+            exact = spec.exact_logits(query, np.stack([self._row(self.rows[i]) for i in found]), self._bias[found]) if len(found) else np.zeros(0, np.float32)
+            order = np.lexsort((found, -exact.astype(np.float64)))[: classes.shape[1]]
+            classes[q], logits[q], normalizer[q] = -1, -np.inf, -np.inf
+            classes[q, : len(order)], logits[q, : len(order)] = found[order], exact[order]
+            if len(found):
+                normalizer[q] = np.logaddexp.reduce(exact.astype(np.float64))
+            if ids is not None:
+                ids[q] = -1
+                ids[q, : len(found)] = found
+            if id_logits is not None:
+                id_logits[q] = -np.inf
+                id_logits[q, : len(found)] = exact
+
+    def retrieve(self, query: Floats, candidates: int, keep: int, probes: int) -> Ints:
+        """Return the candidate ids of one query, ascending."""
+        alive = np.flatnonzero(self._removed == 0) if len(self._removed) else np.arange(self.classes)
+        if self.elements is None and not self.bits:
+            return alive
+        if self.elements is None:
+            return spec.best_by_score(alive, self.sketch_scores(query, alive), candidates)
+        hits, votes = self._hits(query, keep, probes)
+        if self.bits:
+            hits = np.unique(np.concatenate([hits, self.always]))
+            return spec.best_by_score(hits, self.sketch_scores(query, hits), candidates)
+        if self.rescore:
+            extra = np.setdiff1d(self.always, hits)
+            hits, votes = np.concatenate([hits, extra]), np.concatenate([votes, np.zeros(len(extra), np.int64)])
+            scores = spec.rescored(query, self._norms[hits], self._bias[hits], votes, self.vote_weights)
+            return spec.best_by_score(hits, scores, candidates)
+        return spec.best_by_score(hits, votes, candidates)
+
+    def _hits(self, query: Floats, keep: int, probes: int) -> tuple[Ints, Ints]:
+        """Return the classes that tables hand on, ascending, and their votes."""
+        assert self.elements is not None
+        keys = spec.ordered_keys(query, self.exact_keys)
+        if keys.min() == keys.max():
+            return np.zeros(0, np.int64), np.zeros(0, np.int64)
+        best, second, margin, silent = spec.winners(keys, self.elements)
+        silent &= self.skip_silent
+        if probes > 1:
+            order = spec.probe_order(best, second, margin, silent, self.code_bits, probes * len(best))
+            hits, votes = np.unique(spec.read_probes(order, self.table, keep), return_counts=True)
+        else:
+            counts = spec.count_votes(spec.bucket_numbers(best, self.code_bits), silent, self.table)
+            hits = np.flatnonzero(counts)
+            votes = counts[hits]
+        kept = spec.best_by_score(hits, votes, keep)
+        return kept, votes[np.searchsorted(hits, kept)]
+
+    def votes(self, query: Floats, counts: npt.NDArray[np.uint16]) -> None:
+        assert self.elements is not None
+        keys = spec.ordered_keys(query, self.exact_keys)
+        counts[:] = 0
+        if keys.min() != keys.max():
+            best, _, _, silent = spec.winners(keys, self.elements)
+            buckets = spec.bucket_numbers(best, self.code_bits)
+            counts[:] = spec.count_votes(buckets, silent & self.skip_silent, self.table)
+
+    def sketch_scores(self, query: Floats, ids: Ints) -> Ints:
+        assert self.signs is not None
+        levels, alpha, beta = spec.sketch_query(query, self.signs, self.bits, self.scales[0], self.scales[1])
+        return spec.sketch_scores(levels, alpha, beta, self.codes[ids], self.factors[ids], self.biases[ids])
+
+    # State
+
+    def set_state(self, bias: Floats, norms: Floats, removed: npt.NDArray[np.uint8] | None) -> None:
+        self.classes = len(bias)
+        self._bias, self._norms = bias.copy(), norms.copy()
+        self._removed = np.zeros(0, np.uint8) if removed is None else removed.copy()
+        if self.elements is not None:
+            self.table = np.full((self.classes, len(self.elements)), spec.ABSENT, np.int64)
+        if self.bits:
+            self.codes = np.zeros((self.classes, self.bits // 8), np.uint8)
+            self.factors, self.biases = np.zeros(self.classes, np.int16), np.zeros(self.classes, np.int16)
+            self.scales = [0.0, 0.0]
+
+    def export_codes(self, codes: npt.NDArray[np.uint32]) -> None:
+        codes[:] = self.table
+
+    def import_codes(self, codes: npt.NDArray[np.uint32], threads: int) -> None:
+        self.table[:] = codes
+
+    def export_sketch(
+        self, codes: npt.NDArray[np.uint8], factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]
+    ) -> None:
+        codes[:], factors[:], biases[:] = self.codes, self.factors, self.biases
+
+    def import_sketch(
+        self,
+        codes: npt.NDArray[np.uint8],
+        factors: npt.NDArray[np.int16],
+        biases: npt.NDArray[np.int16],
+        factor_scale: float,
+        bias_scale: float,
+        centre: Floats,
+    ) -> None:
+        self.codes[:], self.factors[:], self.biases[:] = codes, factors, biases
+        self.scales, self._centre = [factor_scale, bias_scale], centre
+
+    def bias(self) -> Floats:
+        return self._bias.copy()
+
+    def norms(self) -> Floats:
+        return self._norms.copy()
+
+    def removed(self) -> npt.NDArray[np.uint8]:
+        return self._removed.copy()
+
+    def centre(self) -> Floats:
+        assert self._centre is not None
+        return self._centre
+
+    def sketch_scales(self) -> tuple[float, float]:
+        return self.scales[0], self.scales[1]
+
+    def bytes(self) -> dict[str, int]:
+        sketch = self.codes.nbytes + self.factors.nbytes + self.biases.nbytes if self.bits else 0
+        codes = self.table.nbytes if self.elements is not None else 0
+        weights = self._bias.nbytes + self._norms.nbytes
+        return {"tables": 0, "codes": codes, "sketch": sketch, "norms and biases": weights}
