@@ -72,7 +72,8 @@ public:
     void bind_rows(AnyRows rows, int type) {
         static constexpr size_t sizes[] = {4, 8, 2, 2};
         require(type >= 0 && type < 4 && rows.itemsize() == sizes[type], "row type");
-        require(rows.shape(1) == features_ && (features_ == 1 || rows.stride(1) == 1), "rows must be dense in features");
+        require(rows.shape(1) == features_ && (features_ == 1 || rows.stride(1) == 1),
+                "rows must be dense in features");
         require(rows.shape(0) >= index->classes(), "rows are fewer than the classes");
         const RowsView view{static_cast<const std::byte*>(rows.data()),
                             static_cast<ptrdiff_t>(rows.stride(0)) * static_cast<ptrdiff_t>(rows.itemsize()),
@@ -153,8 +154,12 @@ public:
         require(!ids || (ids->shape(0) == n && ids->shape(1) == candidates), "candidate output does not fit");
         require(!id_logits || (id_logits->shape(0) == n && id_logits->shape(1) == candidates), "logit output");
         const SearchPlan plan{candidates, keep, probes, std::max<size_t>(1, threads)};
-        const SearchOut out{classes.data(), logits.data(), normalizer.data(), ids ? ids->data() : nullptr,
-                            id_logits ? id_logits->data() : nullptr, classes.shape(1)};
+        const SearchOut out{classes.data(),
+                            logits.data(),
+                            normalizer.data(),
+                            ids ? ids->data() : nullptr,
+                            id_logits ? id_logits->data() : nullptr,
+                            classes.shape(1)};
         const float* data = queries.data();
         nb::gil_scoped_release unlocked;
         index->search(data, n, plan, out);
@@ -223,7 +228,9 @@ private:
 template <class T>
 nb::ndarray<nb::numpy, T, nb::ndim<1>> copied(const std::vector<T>& values) {
     auto* copy = new std::vector<T>(values);
-    return {copy->data(), {copy->size()}, nb::capsule(copy, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); })};
+    return {copy->data(), {copy->size()}, nb::capsule(copy, [](void* p) noexcept {
+                delete static_cast<std::vector<T>*>(p);
+            })};
 }
 
 }  // namespace
@@ -244,7 +251,8 @@ NB_MODULE(_native, m) {
              nb::arg("exact_keys"), nb::arg("sketch_bits"), nb::arg("signs").none())
         .def("bind_rows", &BoundIndex::bind_rows)
         .def("first_bad_row", &BoundIndex::first_bad_row)
-        .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(), nb::arg("centre").none())
+        .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(),
+             nb::arg("centre").none())
         .def("encode", &BoundIndex::encode)
         .def("finish_build", &BoundIndex::finish_build)
         .def("refresh", &BoundIndex::refresh, nb::arg("ids"), nb::arg("bias").none(), nb::arg("new_rows").none(),
@@ -252,10 +260,11 @@ NB_MODULE(_native, m) {
         .def("append", &BoundIndex::append, nb::arg("count"), nb::arg("bias").none(), nb::arg("threads"))
         .def("remove", &BoundIndex::remove)
         .def("set_always", [](BoundIndex& self, In<int64_t, 1> ids) { self.index->set_always(self.checked_ids(ids)); })
-        .def("set_vote_weights", [](BoundIndex& self, In<float, 1> weights) {
-            require(weights.size() > 0, "vote weights");
-            self.index->set_vote_weights({weights.data(), weights.size()});
-        })
+        .def("set_vote_weights",
+             [](BoundIndex& self, In<float, 1> weights) {
+                 require(weights.size() > 0, "vote weights");
+                 self.index->set_vote_weights({weights.data(), weights.size()});
+             })
         .def("search", &BoundIndex::search, nb::arg("queries"), nb::arg("candidates"), nb::arg("keep"),
              nb::arg("probes"), nb::arg("threads"), nb::arg("classes"), nb::arg("logits"), nb::arg("normalizer"),
              nb::arg("ids").none(), nb::arg("id_logits").none())
@@ -268,22 +277,25 @@ NB_MODULE(_native, m) {
         .def("bias", [](BoundIndex& self) { return copied(self.index->bias()); })
         .def("norms", [](BoundIndex& self) { return copied(self.index->norms()); })
         .def("removed", [](BoundIndex& self) { return copied(self.index->removed()); })
-        .def("centre", [](BoundIndex& self) {
-            require(self.index->sketcher(), "no sketch");
-            return copied(self.index->sketcher()->centre());
-        })
-        .def("sketch_scales", [](BoundIndex& self) {
-            require(self.index->sketch(), "no sketch");
-            return nb::make_tuple(self.index->sketch()->factor_scale(), self.index->sketch()->bias_scale());
-        })
-        .def("bytes", [](BoundIndex& self) {
-            const Index& index = *self.index;
-            nb::dict parts;
-            parts["tables"] = index.table_bytes();
-            parts["codes"] = index.code_bytes();
-            parts["sketch"] = index.sketch() ? index.sketch()->bytes() : 0;
-            parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
-            return parts;
-        })
+        .def("centre",
+             [](BoundIndex& self) {
+                 require(self.index->sketcher(), "no sketch");
+                 return copied(self.index->sketcher()->centre());
+             })
+        .def("sketch_scales",
+             [](BoundIndex& self) {
+                 require(self.index->sketch(), "no sketch");
+                 return nb::make_tuple(self.index->sketch()->factor_scale(), self.index->sketch()->bias_scale());
+             })
+        .def("bytes",
+             [](BoundIndex& self) {
+                 const Index& index = *self.index;
+                 nb::dict parts;
+                 parts["tables"] = index.table_bytes();
+                 parts["codes"] = index.code_bytes();
+                 parts["sketch"] = index.sketch() ? index.sketch()->bytes() : 0;
+                 parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
+                 return parts;
+             })
         .def_prop_ro("classes", [](BoundIndex& self) { return self.index->classes(); });
 }

@@ -8,7 +8,9 @@ namespace manyclass {
 namespace {
 
 // Room for a few later arrivals without moving the bucket.
-uint32_t with_slack(uint32_t size) { return size + size / 8; }
+uint32_t with_slack(uint32_t size) {
+    return size + size / 8;
+}
 
 }  // namespace
 

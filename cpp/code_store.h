@@ -24,8 +24,10 @@ public:
         return code == 0xffff ? kAbsent : code;
     }
     void set(size_t id, size_t band, uint32_t code) {
-        if (narrow_) small_[id * bands_ + band] = static_cast<uint16_t>(code);
-        else large_[id * bands_ + band] = code;
+        if (narrow_)
+            small_[id * bands_ + band] = static_cast<uint16_t>(code);
+        else
+            large_[id * bands_ + band] = code;
     }
     void set_all(size_t id, const uint32_t* codes) {
         for (size_t band = 0; band < bands_; ++band) set(id, band, codes[band]);

@@ -44,7 +44,9 @@ std::atomic<const Kernels*>& current() {
 
 }  // namespace
 
-const Kernels& kernels() { return *current().load(std::memory_order_relaxed); }
+const Kernels& kernels() {
+    return *current().load(std::memory_order_relaxed);
+}
 
 const Kernels* kernels_named(const char* name) {
     for (const Kernels* const* k = runnable(); *k; ++k)

@@ -6,7 +6,7 @@
 namespace manyclass {
 namespace {
 
-constexpr float kTiniest = 1e-30f;    // below this the scale 2047 / max could overflow
+constexpr float kTiniest = 1e-30f;     // below this the scale 2047 / max could overflow
 constexpr float kKeyLevels = 2047.0f;  // 12 bits beside the 4 of the position
 
 template <class Key>
@@ -28,7 +28,7 @@ Hasher::Hasher(const HasherShape& shape, const uint32_t* permutations, const uin
 
 bool Hasher::run(const float* x, uint32_t* padded_buckets, const WinnerDetail* detail) const {
     const Kernels& k = kernels();
-    const WindowPlan plan{offsets_.data(), groups_, shape_.planes, shape_.window,
+    const WindowPlan plan{offsets_.data(),  groups_,       shape_.planes, shape_.window,
                           shape_.code_bits, shape_.copies, copy_stride_};
     const auto hash_keys = [&](auto& scratch, auto make_keys, auto winners) {
         scratch.keys.resize(shape_.features);

@@ -36,7 +36,7 @@ private:
     bool run(const float* x, uint32_t* padded_buckets, const WinnerDetail* detail) const;
     HasherShape shape_;
     size_t groups_, copy_stride_;
-    std::vector<uint32_t> gather_;   // permutations, already extended by the wrapped elements
+    std::vector<uint32_t> gather_;  // permutations, already extended by the wrapped elements
     std::vector<uint32_t> offsets_;
 };
 

@@ -175,8 +175,7 @@ size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std
 void Index::append(size_t count, const float* bias, size_t threads) {
     const size_t first = classes_;
     std::vector<Encoded> entries(count);
-    parallel_for(count, threads,
-                 [&](size_t i, size_t) { encode_into(first + i, rows_.row(first + i), entries[i]); });
+    parallel_for(count, threads, [&](size_t i, size_t) { encode_into(first + i, rows_.row(first + i), entries[i]); });
     IndexLock::Writing writing(lock_);
     bias_.resize(first + count, 0.0f);
     norms_.resize(first + count, 0.0f);

@@ -24,15 +24,13 @@ struct RowsView {
     size_t count = 0, features = 0;
     RowType type = RowType::f32;
     const void* row(size_t id) const { return data + static_cast<ptrdiff_t>(id) * stride; }
-    size_t row_bytes() const {
-        return features * (type == RowType::f32 ? 4 : type == RowType::f64 ? 8 : 2);
-    }
+    size_t row_bytes() const { return features * (type == RowType::f32 ? 4 : type == RowType::f64 ? 8 : 2); }
 };
 
 struct SearchPlan {
-    size_t candidates;   // classes that get an exact logit
-    size_t keep;         // classes the tables hand on to the sketch or the re-score
-    size_t probes;       // 1: every band's own bucket; more: this many buckets per band at most, best first
+    size_t candidates;  // classes that get an exact logit
+    size_t keep;        // classes the tables hand on to the sketch or the re-score
+    size_t probes;      // 1: every band's own bucket; more: this many buckets per band at most, best first
     size_t threads;
 };
 
@@ -60,7 +58,8 @@ public:
     bool blocked() const { return shape_.blocked; }
     size_t classes() const { return classes_; }
 
-    // Position in ids of the first row whose squared norm is not finite (a NaN, an infinity, an overflow), or ids.size().
+    // Position in ids of the first row whose squared norm is not finite (a NaN, an infinity, an overflow), or
+    // ids.size().
     size_t first_bad_row(std::span<const int64_t> ids, size_t threads) const;
     // Sets up classes_ = count empty entries; then encode in slices, then finish. encode returns the first row whose
     // squared norm is not finite, or end.

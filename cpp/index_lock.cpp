@@ -8,8 +8,8 @@ namespace {
 // Held shared by everyone inside any index; a fork takes it alone. Never destroyed: threads may outlive statics.
 std::shared_mutex& fork_gate() {
     static auto* gate = new std::shared_mutex;
-    static const int registered = pthread_atfork([] { fork_gate().lock(); }, [] { fork_gate().unlock(); },
-                                                 [] { fork_gate().unlock(); });
+    static const int registered =
+        pthread_atfork([] { fork_gate().lock(); }, [] { fork_gate().unlock(); }, [] { fork_gate().unlock(); });
     (void)registered;
     return *gate;
 }
@@ -18,7 +18,9 @@ std::shared_mutex& fork_gate() {
 
 IndexLock::Reading::Reading(IndexLock& lock) : lock_(lock) {
     fork_gate().lock_shared();
-    { std::shared_lock<std::shared_mutex> pass(lock_.turnstile_); }
+    {
+        std::shared_lock<std::shared_mutex> pass(lock_.turnstile_);
+    }
     lock_.body_.lock_shared();
 }
 

@@ -27,9 +27,9 @@ struct WinnerDetail {
     uint8_t* silent;   // [groups*16] 1 where some window's two best are both zero
 };
 
-constexpr size_t kBlock = 32;           // classes per block of the flat sketch
-constexpr int kQueryLevels = 7;         // a query coordinate is an integer in [-7, 7]
-constexpr size_t kScanTile = 4;         // queries that may share one pass over the codes
+constexpr size_t kBlock = 32;    // classes per block of the flat sketch
+constexpr int kQueryLevels = 7;  // a query coordinate is an integer in [-7, 7]
+constexpr size_t kScanTile = 4;  // queries that may share one pass over the codes
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
 struct ScanQuery {
@@ -43,7 +43,7 @@ struct ScanQuery {
 struct ScanPlan {
     const uint8_t* blocks;  // each: bits/8*32 code bytes, 32 factors, 32 biases
     size_t bits, block_bytes;
-    int gain;               // left shift that brings a raw score near 16 bits
+    int gain;  // left shift that brings a raw score near 16 bits
     size_t classes;
 };
 
@@ -84,7 +84,11 @@ bool use_kernels(const char* name);
 inline uint64_t best_first_key(int score, uint32_t id) {
     return (static_cast<uint64_t>(static_cast<uint32_t>(65535 - score)) << 32) | id;
 }
-inline uint32_t key_id(uint64_t key) { return static_cast<uint32_t>(key); }
-inline int key_score(uint64_t key) { return 65535 - static_cast<int>(key >> 32); }
+inline uint32_t key_id(uint64_t key) {
+    return static_cast<uint32_t>(key);
+}
+inline int key_score(uint64_t key) {
+    return 65535 - static_cast<int>(key >> 32);
+}
 
 }  // namespace manyclass

@@ -5,8 +5,8 @@
 namespace manyclass {
 namespace {
 
-constexpr size_t kFlips = 6;        // codes per band that may give way to the runner-up: those with least margin
-constexpr size_t kCosts = 2048;     // probes are ordered by cost in steps of 8 key units
+constexpr size_t kFlips = 6;     // codes per band that may give way to the runner-up: those with least margin
+constexpr size_t kCosts = 2048;  // probes are ordered by cost in steps of 8 key units
 constexpr unsigned kCostShift = 3;
 
 struct Flip {
@@ -45,8 +45,8 @@ void ProbeList::plan(const Hasher& hasher, const QueryWinners& winners, const Ba
                 sums[bit | low] = sums[low] + order[flip].margin;
             }
         for (size_t subset = 0; subset < subsets; ++subset) {
-            cost[subset] = static_cast<uint16_t>(
-                silent ? kCosts : std::min<uint32_t>(sums[subset] >> kCostShift, kCosts - 1));
+            cost[subset] =
+                static_cast<uint16_t>(silent ? kCosts : std::min<uint32_t>(sums[subset] >> kCostShift, kCosts - 1));
             if (!silent) ++starts_[cost[subset] + 1u];
         }
     }

@@ -12,8 +12,8 @@
 namespace manyclass {
 namespace {
 
-constexpr size_t kQueryBlock = 64;       // queries per turn under the lock
-constexpr size_t kFeatureBlock = 1024;   // a dot product is summed in pieces of this size: 64 queries' pieces fit L2
+constexpr size_t kQueryBlock = 64;      // queries per turn under the lock
+constexpr size_t kFeatureBlock = 1024;  // a dot product is summed in pieces of this size: 64 queries' pieces fit L2
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Orders floats as best_first_key orders integers.
@@ -134,7 +134,7 @@ private:
             BestList& all = lists_[q * splits];
             for (size_t split = 1; split < splits; ++split)
                 for (const uint64_t key : lists_[q * splits + split]) all.push(key);
-            unordered && splits > 1 ? all.cut_distinct() : (void)all.cut();
+            unordered&& splits > 1 ? all.cut_distinct() : (void)all.cut();
             ids_[q].resize(all.count);
             std::transform(all.begin(), all.end(), ids_[q].begin(), key_id);
             if (unordered) std::sort(ids_[q].begin(), ids_[q].end());
@@ -196,8 +196,7 @@ private:
         for (size_t band = 0; band < bands; ++band) {
             if (band + 2 * ahead < bands)
                 __builtin_prefetch(table(band + 2 * ahead).header(winners.buckets[band + 2 * ahead]));
-            if (band + ahead < bands)
-                __builtin_prefetch(table(band + ahead)[winners.buckets[band + ahead]].data());
+            if (band + ahead < bands) __builtin_prefetch(table(band + ahead)[winners.buckets[band + ahead]].data());
             if (skip && winners.silent[band]) continue;
             for (const auto id : table(band)[winners.buckets[band]]) ++counters[id];
         }

@@ -7,8 +7,8 @@
 namespace manyclass {
 namespace {
 
-constexpr double kOne = 32768;         // 1.0 in Q15
-constexpr double kBiasShare = 16384;   // the most a bias may take of the 16-bit range
+constexpr double kOne = 32768;        // 1.0 in Q15
+constexpr double kBiasShare = 16384;  // the most a bias may take of the 16-bit range
 
 int16_t to_q15(double fraction) {
     return static_cast<int16_t>(std::clamp(std::nearbyint(fraction * kOne), -32767.0, 32767.0));
@@ -22,13 +22,19 @@ double grown_scale(double scale, double magnitude) {
     return std::ldexp(1.0, exponent);
 }
 
-int16_t q15_product(int a, int b) { return static_cast<int16_t>((a * b + 0x4000) >> 15); }
+int16_t q15_product(int a, int b) {
+    return static_cast<int16_t>((a * b + 0x4000) >> 15);
+}
 
 }  // namespace
 
 Sketcher::Sketcher(size_t features, size_t bits, size_t width, const float* signs)
-    : features_(features), bits_(bits), width_(width), chunks_((bits + width - 1) / width),
-      signs_(signs, signs + chunks_ * 2 * width), centre_(features, 0.0f) {
+    : features_(features),
+      bits_(bits),
+      width_(width),
+      chunks_((bits + width - 1) / width),
+      signs_(signs, signs + chunks_ * 2 * width),
+      centre_(features, 0.0f) {
     while ((static_cast<size_t>(kQueryLevels) * bits_ << (gain_ + 1)) <= 32767) ++gain_;
 }
 
@@ -66,8 +72,7 @@ void Sketcher::encode_row(const float* row, SketchRow& out) const {
     for (size_t i = 0; i < bits_; ++i) out.code[i / 8] |= static_cast<uint8_t>((z[i] >= 0) << (i % 8));
 }
 
-void Sketcher::encode_query(const float* x, double factor_scale, double bias_scale, bool flat,
-                            SketchQuery& out) const {
+void Sketcher::encode_query(const float* x, double factor_scale, double bias_scale, bool flat, SketchQuery& out) const {
     const Kernels& k = kernels();
     thread_local std::vector<int8_t> levels;
     levels.resize(bits_);
@@ -79,7 +84,8 @@ void Sketcher::encode_query(const float* x, double factor_scale, double bias_sca
         k.query_levels(z, bits_, static_cast<float>(kQueryLevels) / largest, levels.data());
     }
     const double sketch_unit = factor_scale * (static_cast<double>(largest) / kQueryLevels);
-    const double wanted_beta = sketch_unit > 0 ? bias_scale * std::ldexp(1.0, gain_) / sketch_unit : 1e300;
+    // A bias of the largest size, in score units, as a fraction of the 16-bit range.
+    const double wanted_beta = sketch_unit > 0 ? bias_scale * std::ldexp(1.0, gain_) / sketch_unit / kOne : 1e300;
     if (bias_scale <= 0) {
         out.alpha = 32767, out.beta = 0;
     } else if (wanted_beta <= kBiasShare / kOne) {
@@ -111,8 +117,10 @@ void Sketcher::encode_query(const float* x, double factor_scale, double bias_sca
 }
 
 SketchStore::SketchStore(size_t bits, bool flat)
-    : bits_(bits), block_bytes_(bits / 8 * kBlock + 2 * kBlock * sizeof(int16_t)),
-      record_bytes_(bits / 8 + 2 * sizeof(int16_t)), flat_(flat) {}
+    : bits_(bits),
+      block_bytes_(bits / 8 * kBlock + 2 * kBlock * sizeof(int16_t)),
+      record_bytes_(bits / 8 + 2 * sizeof(int16_t)),
+      flat_(flat) {}
 
 void SketchStore::resize(size_t classes) {
     classes_ = classes;

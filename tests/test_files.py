@@ -220,9 +220,7 @@ def test_an_array_changing_during_the_save_gives_a_valid_file(path: Path) -> Non
         thread.join()
 
 
-def test_meta_changing_during_the_save_is_stored_as_it_was(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_meta_changing_during_the_save_is_stored_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     meta = {"steps": [1]}
     with monkeypatch.context() as patch:
         patch.setattr(files, "os", TracedOs(lambda name: meta["steps"].append(2)))
@@ -373,9 +371,7 @@ TWO = b"abcd".ljust(64, b"\0") + b"abcd"
         ([section("a", offset=-64)], b"abcd"),
     ],
 )
-def test_misplaced_sections_are_noticed_despite_correct_checksums(
-    path: Path, sections: list[Any], data: bytes
-) -> None:
+def test_misplaced_sections_are_noticed_despite_correct_checksums(path: Path, sections: list[Any], data: bytes) -> None:
     assert_corrupt(path, forge(header(*sections), data))
 
 
@@ -436,9 +432,7 @@ def test_impossible_sections_are_noticed_without_allocating(path: Path, fields: 
     [{"length": 2**64 - 1}, {"length": 0}, {"header_length": 2**32 - 1}, {"header_length": 2**20 + 1},
      {"header_length": 0}, {"header_length": 1}, {"version": 0}],
 )  # fmt: skip
-def test_impossible_lengths_in_the_preamble_are_noticed_without_allocating(
-    path: Path, fields: dict[str, int]
-) -> None:
+def test_impossible_lengths_in_the_preamble_are_noticed_without_allocating(path: Path, fields: dict[str, int]) -> None:
     content = forge(header(section()), b"abcd", **fields)
     tracemalloc.start()
     try:
@@ -637,9 +631,7 @@ def test_data_is_synced_before_the_name_and_the_name_before_the_return(
     assert last_change < first_sync < names.index("replace") < second_sync
 
 
-def test_a_file_system_without_directory_sync_is_accepted(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_without_directory_sync_is_accepted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     syncs = 0
 
     def refuse(name: str) -> None:

@@ -65,9 +65,12 @@ template <RowType type>
 void dots_of(const void* row, const float* const* queries, size_t count, size_t n, float* sums) {
     for (; count >= 4; count -= 4, queries += 4, sums += 4) tile<type, 4>(row, queries, n, sums);
     switch (count) {
-        case 3: return tile<type, 3>(row, queries, n, sums);
-        case 2: return tile<type, 2>(row, queries, n, sums);
-        case 1: return tile<type, 1>(row, queries, n, sums);
+        case 3:
+            return tile<type, 3>(row, queries, n, sums);
+        case 2:
+            return tile<type, 2>(row, queries, n, sums);
+        case 1:
+            return tile<type, 1>(row, queries, n, sums);
     }
 }
 
@@ -75,10 +78,14 @@ void dots_of(const void* row, const float* const* queries, size_t count, size_t 
 
 void dots(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums) {
     switch (type) {
-        case RowType::f32: return dots_of<RowType::f32>(row, queries, count, n, sums);
-        case RowType::f64: return dots_of<RowType::f64>(row, queries, count, n, sums);
-        case RowType::f16: return dots_of<RowType::f16>(row, queries, count, n, sums);
-        case RowType::bf16: return dots_of<RowType::bf16>(row, queries, count, n, sums);
+        case RowType::f32:
+            return dots_of<RowType::f32>(row, queries, count, n, sums);
+        case RowType::f64:
+            return dots_of<RowType::f64>(row, queries, count, n, sums);
+        case RowType::f16:
+            return dots_of<RowType::f16>(row, queries, count, n, sums);
+        case RowType::bf16:
+            return dots_of<RowType::bf16>(row, queries, count, n, sums);
     }
 }
 

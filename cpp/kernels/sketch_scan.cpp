@@ -36,8 +36,7 @@ inline void score_block(const ScanPlan& plan, const uint8_t* block, ScanQuery* q
         const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + byte * kBlock));
         const __m256i next = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + (byte + 1) * kBlock));
         const __m256i codes[4] = {_mm256_and_si256(first, nibble),
-                                  _mm256_and_si256(_mm256_srli_epi16(first, 4), nibble),
-                                  _mm256_and_si256(next, nibble),
+                                  _mm256_and_si256(_mm256_srli_epi16(first, 4), nibble), _mm256_and_si256(next, nibble),
                                   _mm256_and_si256(_mm256_srli_epi16(next, 4), nibble)};
         for (size_t q = 0; q < Q; ++q) {
             const __m128i* table = reinterpret_cast<const __m128i*>(queries[q].tables + byte * 32);
@@ -66,8 +65,8 @@ size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) 
             even[q] = finish(even[q], plan, query, factor_bias, 0);
             odd[q] = finish(odd[q], plan, query, factor_bias, 1);
             const __m256i floor = _mm256_set1_epi16(query.floor);
-            const __m256i above = _mm256_blendv_epi8(_mm256_cmpgt_epi16(odd[q], floor),
-                                                     _mm256_cmpgt_epi16(even[q], floor), low_byte);
+            const __m256i above =
+                _mm256_blendv_epi8(_mm256_cmpgt_epi16(odd[q], floor), _mm256_cmpgt_epi16(even[q], floor), low_byte);
             uint32_t mask = static_cast<uint32_t>(_mm256_movemask_epi8(above));
             if (!mask) continue;
             if ((b + 1) * kBlock > plan.classes) mask &= (1u << (plan.classes - b * kBlock)) - 1;
@@ -102,14 +101,15 @@ size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) 
                 const uint8_t* table = query.tables + byte * 32;
                 const uint8_t* codes = block + byte * kBlock;
                 for (size_t lane = 0; lane < kBlock; ++lane)
-                    raw[lane] = static_cast<uint16_t>(raw[lane] + table[codes[lane] & 15] + table[16 + (codes[lane] >> 4)]);
+                    raw[lane] =
+                        static_cast<uint16_t>(raw[lane] + table[codes[lane] & 15] + table[16 + (codes[lane] >> 4)]);
             }
             for (size_t lane = 0; lane < lanes; ++lane) {
                 const size_t at = 16 * (lane & 1) + (lane >> 1);
                 const int centred = raw[lane] - kQueryLevels * static_cast<int>(plan.bits);
                 const int16_t weighted = q15_product(static_cast<int16_t>(centred * (1 << plan.gain)), query.alpha);
-                const int16_t score = saturate(q15_product(weighted, factor_bias[at]) +
-                                               q15_product(factor_bias[32 + at], query.beta));
+                const int16_t score =
+                    saturate(q15_product(weighted, factor_bias[at]) + q15_product(factor_bias[32 + at], query.beta));
                 if (score > query.floor)
                     query.kept[query.count++] = best_first_key(score, static_cast<uint32_t>(b * kBlock + lane));
             }
@@ -130,10 +130,14 @@ inline uint64_t load_up_to_8(const uint8_t* from, size_t bytes) {
 
 size_t scan_sketch(const ScanPlan& plan, ScanQuery* queries, size_t count, size_t begin, size_t end) {
     switch (count) {
-        case 1: return scan<1>(plan, queries, begin, end);
-        case 2: return scan<2>(plan, queries, begin, end);
-        case 3: return scan<3>(plan, queries, begin, end);
-        default: return scan<4>(plan, queries, begin, end);
+        case 1:
+            return scan<1>(plan, queries, begin, end);
+        case 2:
+            return scan<2>(plan, queries, begin, end);
+        case 3:
+            return scan<3>(plan, queries, begin, end);
+        default:
+            return scan<4>(plan, queries, begin, end);
     }
 }
 

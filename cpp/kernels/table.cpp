@@ -23,9 +23,22 @@ size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
 
 extern const Kernels table = {
-    MANYCLASS_NAME(MANYCLASS_ISA), largest_magnitude, sum_squares,  sum_magnitudes, load_row,
-    fast_keys,                     exact_keys,        fast_winners, exact_winners, hadamard,       multiply,
-    query_levels,                  scan_sketch,       sketch_score, scan_counters, dots,
+    MANYCLASS_NAME(MANYCLASS_ISA),
+    largest_magnitude,
+    sum_squares,
+    sum_magnitudes,
+    load_row,
+    fast_keys,
+    exact_keys,
+    fast_winners,
+    exact_winners,
+    hadamard,
+    multiply,
+    query_levels,
+    scan_sketch,
+    sketch_score,
+    scan_counters,
+    dots,
 };
 
 }  // namespace manyclass::MANYCLASS_ISA

@@ -19,7 +19,9 @@ float lane_sum(size_t n, Term term) {
     return sums[0];
 }
 
-inline float magnitude(float x) { return x < 0 ? -x : x; }
+inline float magnitude(float x) {
+    return x < 0 ? -x : x;
+}
 
 inline float half_to_float(uint16_t half) {
     const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
@@ -82,7 +84,9 @@ float sum_magnitudes(const float* x, size_t n) {
 
 void load_row(const void* row, RowType type, size_t n, float* out) {
     switch (type) {
-        case RowType::f32: std::memcpy(out, row, n * sizeof(float)); break;
+        case RowType::f32:
+            std::memcpy(out, row, n * sizeof(float));
+            break;
         case RowType::f64:
             for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<const double*>(row)[i]);
             break;
@@ -108,8 +112,7 @@ void hadamard(float* x, size_t n) {
                 store(x + j + h, a - b);
             }
     if (n >= 8) {
-        for (size_t i = 0; i < n; i += 8)
-            store(x + i, butterfly<1>(butterfly<2>(butterfly<4>(load<f32x8>(x + i)))));
+        for (size_t i = 0; i < n; i += 8) store(x + i, butterfly<1>(butterfly<2>(butterfly<4>(load<f32x8>(x + i)))));
         return;
     }
     for (size_t h = n / 2; h; h /= 2)

@@ -21,9 +21,13 @@ struct Lanes<int32_t> {
 };
 
 template <class Vector>
-inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }
+inline Vector larger(Vector a, Vector b) {
+    return a > b ? a : b;
+}
 template <class Vector>
-inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }
+inline Vector smaller(Vector a, Vector b) {
+    return a > b ? b : a;
+}
 
 template <class Key>
 void winners(const WindowPlan& plan, const Key* copies, uint32_t* buckets, const WinnerDetail* detail) {
@@ -66,8 +70,7 @@ void winners(const WindowPlan& plan, const Key* copies, uint32_t* buckets, const
                         silent[h] |= (winner[h] >> 4) == 0 && (runner_up[h] >> 4) == 0;
                     }
                 }
-                for (size_t h = 0; h < width; ++h)
-                    bucket[h] |= static_cast<uint32_t>(15 - (winner[h] & 15)) << shift;
+                for (size_t h = 0; h < width; ++h) bucket[h] |= static_cast<uint32_t>(15 - (winner[h] & 15)) << shift;
             }
             std::memcpy(buckets + group * kLanes + lane, bucket, sizeof bucket);
             if (detail) std::memcpy(detail->silent + group * kLanes + lane, silent, sizeof silent);

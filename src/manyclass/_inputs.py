@@ -80,7 +80,7 @@ def check_ids(name: str, ids: Any, classes: int) -> Ids:
         raise InputTypeError(f"{name} has dtype {array.dtype}; class ids are whole numbers")
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; ids are one-dimensional: pass {name}.ravel()")
-    if array.size and not (0 <= int(array.min()) and int(array.max()) < classes):
+    if array.size and not (int(array.min()) >= 0 and int(array.max()) < classes):
         wrong = array[(array < 0) | (array >= classes)][0]
         raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}")
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -184,7 +184,7 @@ def sketch_query(
     if largest >= TINIEST:
         levels = np.rint(rotated * (np.float32(QUERY_LEVELS) / largest)).astype(np.int64)
     unit = factor_scale * (float(largest) / QUERY_LEVELS)
-    beta = bias_scale * 2.0 ** sketch_gain(bits) / unit if unit > 0 else 1e300
+    beta = bias_scale * 2.0 ** sketch_gain(bits) / unit / 32768 if unit > 0 else 1e300
     if bias_scale <= 0:
         return levels, 32767, 0
     if beta <= 0.5:

@@ -9,7 +9,6 @@ from manyclass import _reference as spec
 from manyclass._reference import Floats, Ints
 
 
-
 class ReferenceIndex:
     """Same methods and the same integers as the native index; one thread, no tables but the codes themselves."""
 
@@ -97,9 +96,7 @@ class ReferenceIndex:
 
     # Updates
 
-    def refresh(
-        self, ids: Ints, bias: Floats | None, new_rows: npt.NDArray[np.uint8] | None, threads: int
-    ) -> None:
+    def refresh(self, ids: Ints, bias: Floats | None, new_rows: npt.NDArray[np.uint8] | None, threads: int) -> None:
         for at, i in enumerate(ids):
             if new_rows is not None:
                 self.rows[i] = new_rows[at].view(self.rows.dtype)
@@ -170,7 +167,11 @@ class ReferenceIndex:
     ) -> None:
         for q, query in enumerate(queries):
             found = self.retrieve(query, candidates, keep, probes)
-            exact = spec.exact_logits(query, np.stack([self._row(self.rows[i]) for i in found]), self._bias[found]) if len(found) else np.zeros(0, np.float32)
+            exact = (
+                spec.exact_logits(query, np.stack([self._row(self.rows[i]) for i in found]), self._bias[found])
+                if len(found)
+                else np.zeros(0, np.float32)
+            )
             order = np.lexsort((found, -exact.astype(np.float64)))[: classes.shape[1]]
             classes[q], logits[q], normalizer[q] = -1, -np.inf, -np.inf
             classes[q, : len(order)], logits[q, : len(order)] = found[order], exact[order]
@@ -196,7 +197,10 @@ class ReferenceIndex:
             return spec.best_by_score(hits, self.sketch_scores(query, hits), candidates)
         if self.rescore:
             extra = np.setdiff1d(self.always, hits)
-            hits, votes = np.concatenate([hits, extra]), np.concatenate([votes, np.zeros(len(extra), np.int64)])
+            hits, votes = (
+                np.concatenate([hits, extra]),
+                np.concatenate([votes, np.zeros(len(extra), np.int64)]),
+            )
             scores = spec.rescored(query, self._norms[hits], self._bias[hits], votes, self.vote_weights)
             return spec.best_by_score(hits, scores, candidates)
         return spec.best_by_score(hits, votes, candidates)

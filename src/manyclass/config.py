@@ -167,9 +167,7 @@ class HashConfig:
         return 8 + tables + sketch
 
 
-def _preferences(
-    cls: type[Any], classes: int, features: int, target: float, changes: dict[str, Any]
-) -> list[Any]:
+def _preferences(cls: type[Any], classes: int, features: int, target: float, changes: dict[str, Any]) -> list[Any]:
     """Return configs for a size, best first; later ones need less memory."""
     if classes <= EXACT_CLASSES:
         return [cls.exhaustive(**changes)]

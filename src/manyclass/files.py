@@ -177,9 +177,7 @@ def _encode_header(kind: str, meta: dict[str, Any], sections: list[_Section]) ->
     return header
 
 
-def _read_header(
-    file: FileIO, path: str | os.PathLike[str], kind: str
-) -> tuple[dict[str, Any], list[_Section], int]:
+def _read_header(file: FileIO, path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], list[_Section], int]:
     """Return meta, the sections (offsets now from the file's start) and the file's length, all checked."""
     real_length = os.fstat(file.fileno()).st_size
     if real_length < _PREAMBLE.size:
@@ -281,9 +279,7 @@ def _pieces(array: NDArray[Any], dtype: np.dtype[Any]) -> Iterator[bytes]:
             yield from _pieces(row, dtype)
 
 
-def _read_array(
-    file: FileIO, section: _Section, whole: NDArray[np.uint8] | None, verify: bool
-) -> NDArray[Any]:
+def _read_array(file: FileIO, section: _Section, whole: NDArray[np.uint8] | None, verify: bool) -> NDArray[Any]:
     """Return the section at the file's position, as a part of the memory map `whole` if there is one."""
     _read_zeros(file, section.offset)
     end = section.offset + section.nbytes

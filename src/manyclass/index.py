@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads, index_class
+from manyclass._index_file import load_index, save_index
 from manyclass._inputs import (
     Floats,
     Ids,
@@ -23,6 +25,7 @@ from manyclass._inputs import (
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.hasher import draw_signs, draw_windows
+from manyclass.quality import Quality, compare, exact_answer
 
 Progress = Callable[[int, int], None]
 BUILD_SLICE = 65_536  # rows between two calls of a progress callback
@@ -55,6 +58,8 @@ class WTAIndex:
         self.features = features
         self.names: list[str] | None = None
         self._rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
+        self._always: Ids = np.empty(0, np.int64)
+        self._vote_weights: Floats = np.zeros(1, np.float32)
         self._state = index_class()(
             features=features,
             skip_silent=config.skip_silent,
@@ -234,6 +239,46 @@ class WTAIndex:
             raise InputError(f"rows has shape {rows.shape}; expected {(self.classes, self.features)}")
         self._bind(rows)
 
+    def check(
+        self,
+        queries: npt.ArrayLike,
+        labels: npt.ArrayLike | None = None,
+        *,
+        k: int = 10,
+        candidates: int | None = None,
+        threads: int | None = None,
+    ) -> Quality:
+        """Return how much of the exact answer a search keeps on these queries. Cost: that of the exact layer."""
+        wanted, _ = self._breadth(candidates)
+        vectors, _ = check_vectors("queries", queries, self.features)
+        checked = None if labels is None else check_ids("labels", labels, self.classes)
+        if checked is not None and len(checked) != len(vectors):
+            raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
+        k = min(check_count("k", k), wanted)
+        exact = exact_answer(self._rows[: self.classes], self._state.bias(), vectors, k, self._state.removed())
+        found = self.search(vectors, k, candidates=wanted, threads=threads).classes
+        _, logits = self.retrieve(vectors, wanted, threads=threads)
+        return compare(found, logits, exact, wanted, checked)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the index with its rows to one file: the old file or the new one, never anything between."""
+        save_index(self, os.fspath(path))
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        mmap: bool = False,
+        verify: bool = True,
+        threads: int | None = None,
+    ) -> Self:
+        """Return the index in a file. mmap: leave the rows on disk (read-only) and page them in as needed.
+
+        verify=False skips the checksums of the data, for files too large to read at start.
+        """
+        return cast(Self, load_index(cls, os.fspath(path), mmap, verify, _threads(threads)))
+
     def memory_report(self) -> dict[str, float]:
         """Return bytes per class by part; `rows` is the caller's own array."""
         parts = {name: float(size) for name, size in self._state.bytes().items()}
@@ -317,9 +362,17 @@ class WTAIndex:
             # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
             reach = norms * (float(norms.mean()) * 4 / np.sqrt(self.features)) + bias
             best = np.argsort(-reach, kind="stable")[: self.config.always]
-            self._state.set_always(np.sort(best).astype(np.int64))
-        if self.config.rescore and count:
-            self._state.set_vote_weights(_vote_weights(self))
+            self._set_always(np.sort(best).astype(np.int64))
+        if self.config.rescore:
+            self._set_vote_weights(fit_vote_weights(self))
+
+    def _set_always(self, ids: Ids) -> None:
+        self._always = check_ids("always", ids, self.classes)
+        self._state.set_always(self._always)
+
+    def _set_vote_weights(self, weights: Floats) -> None:
+        self._vote_weights = weights
+        self._state.set_vote_weights(weights)
 
 
 def _threads(threads: int | None) -> int:
@@ -340,9 +393,11 @@ def _centre(rows: npt.NDArray[Any]) -> Floats:
     return np.where(np.isfinite(centre), centre, np.float32(0))
 
 
-def _vote_weights(index: WTAIndex) -> Floats:
+def fit_vote_weights(index: WTAIndex) -> Floats:
     """Return f(votes), a guess at the cosine: a + b·cbrt(votes), fitted on sums of two rows as queries."""
     count, bands = index.classes, index.config.bands
+    if not count:
+        return np.cbrt(np.arange(bands + 1)).astype(np.float32)
     pairs = np.linspace(0, count - 1, 64).astype(np.int64)
     rows = index._rows
     cosines, roots = [], []

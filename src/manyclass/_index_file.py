@@ -1,0 +1,146 @@
+"""What an index file holds: settings and names in the header, arrays in sections; tables are rebuilt on loading.
+
+Rebuilding from the bucket numbers costs a counting sort, and leaves no offsets or ids in the file that could be wrong.
+"""
+
+from dataclasses import asdict, fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._inputs import ROW_TYPES
+from manyclass.config import HashConfig
+from manyclass.errors import CorruptFileError, ManyclassError
+from manyclass.files import BF16, read_sections, write_sections
+
+if TYPE_CHECKING:
+    from manyclass.index import WTAIndex
+
+KIND = "manyclass index"
+ABSENT_NARROW = 0xFFFF
+ABSENT = 0xFFFFFFFF
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def save_index(index: "WTAIndex", path: str) -> None:
+    """Write the index and its rows to one file, atomically."""
+    state, config, count = index._state, index.config, index.classes
+    arrays: Arrays = {"rows": _storable(index.rows[:count]), "bias": state.bias(), "norms": state.norms()}
+    meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": count}
+    if len(state.removed()):
+        arrays["removed"] = state.removed()
+    if config.bands:
+        codes = np.empty((count, config.bands), np.uint32)
+        state.export_codes(codes)
+        arrays["codes"] = codes.astype(np.uint16) if config.bucket_bits < 16 else codes
+    if config.sketch_bits:
+        sketch = np.empty((count, config.sketch_bits // 8), np.uint8)
+        factors, biases = np.empty(count, np.int16), np.empty(count, np.int16)
+        state.export_sketch(sketch, factors, biases)
+        arrays |= {"sketch": sketch, "factors": factors, "biases": biases, "centre": state.centre()}
+        meta["sketch_scales"] = list(state.sketch_scales())
+    if config.always:
+        arrays["always"] = index._always
+    if config.rescore:
+        arrays["vote_weights"] = index._vote_weights
+    if index.names is not None:
+        encoded = [name.encode("utf-8", "surrogatepass") for name in index.names]
+        arrays["names"] = np.frombuffer(b"".join(encoded), np.uint8)
+        arrays["name_ends"] = np.cumsum([len(name) for name in encoded], dtype=np.uint64)
+    write_sections(path, KIND, meta, arrays)
+
+
+def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threads: int) -> "WTAIndex":
+    """Return the index in a file; anything that does not fit together is a CorruptFileError."""
+    meta, arrays = read_sections(path, KIND, mmap=mmap, verify=verify)
+    try:
+        return _restore(cls, meta, arrays, threads)
+    except (ManyclassError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        raise CorruptFileError(f"{path} does not describe an index ({error}); restore it from a copy") from error
+
+
+def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, threads: int) -> "WTAIndex":
+    known = {field.name for field in fields(HashConfig)}
+    if set(meta["config"]) != known:
+        raise ValueError("unknown or missing settings")
+    config = HashConfig(**meta["config"])
+    count, features = meta["classes"], meta["features"]
+    if not (isinstance(count, int) and isinstance(features, int) and 0 < features <= 2**24 and 0 <= count < 2**32):
+        raise ValueError("impossible sizes")
+    rows = arrays["rows"]
+    rows = rows["bf16"] if rows.dtype == BF16 else rows
+    if rows.shape != (count, features):
+        raise ValueError(f"rows have shape {rows.shape}, expected {(count, features)}")
+    index = cls(config, features)
+    index._bind(_loaded(rows, arrays["rows"].dtype))
+    bias, norms = _array(arrays, "bias", np.float32, (count,)), _array(arrays, "norms", np.float32, (count,))
+    removed = _array(arrays, "removed", np.uint8, (count,)) if "removed" in arrays else None
+    if not (np.isfinite(bias).all() and np.isfinite(norms).all()):
+        raise ValueError("biases or norms are not finite")
+    index._state.set_state(bias, norms, removed)
+    if config.bands:
+        narrow = config.bucket_bits < 16
+        codes = _array(arrays, "codes", np.uint16 if narrow else np.uint32, (count, config.bands)).astype(np.uint32)
+        if narrow:
+            codes[codes == ABSENT_NARROW] = ABSENT
+        index._state.import_codes(codes, threads)
+    if config.sketch_bits:
+        _restore_sketch(index, meta, arrays, count)
+    if config.always:
+        always = _array(arrays, "always", np.int64, (len(arrays["always"]),))
+        index._set_always(always)
+    if config.rescore:
+        weights = _array(arrays, "vote_weights", np.float32, (config.bands + 1,))
+        if not np.isfinite(weights).all():
+            raise ValueError("vote weights are not finite")
+        index._set_vote_weights(weights)
+    if "names" in arrays:
+        index.names = _names(arrays, count)
+    return index
+
+
+def _restore_sketch(index: "WTAIndex", meta: dict[str, Any], arrays: Arrays, count: int) -> None:
+    factor_scale, bias_scale = (float(scale) for scale in meta["sketch_scales"])
+    if not (0 <= factor_scale < 1e40 and 0 <= bias_scale < 1e40):
+        raise ValueError("impossible sketch scales")
+    centre = _array(arrays, "centre", np.float32, (index.features,))
+    if not np.isfinite(centre).all():
+        raise ValueError("the centre is not finite")
+    index._state.import_sketch(
+        _array(arrays, "sketch", np.uint8, (count, index.config.sketch_bits // 8)),
+        _array(arrays, "factors", np.int16, (count,)),
+        _array(arrays, "biases", np.int16, (count,)),
+        factor_scale,
+        bias_scale,
+        centre,
+    )
+
+
+def _array(arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    array = arrays[name]
+    if array.dtype != dtype or array.shape != shape:
+        raise ValueError(f"{name} is {array.dtype}{array.shape}, expected {np.dtype(dtype)}{shape}")
+    return np.ascontiguousarray(array)
+
+
+def _names(arrays: Arrays, count: int) -> list[str]:
+    blob = _array(arrays, "names", np.uint8, (len(arrays["names"]),)).tobytes()
+    ends = [int(end) for end in _array(arrays, "name_ends", np.uint64, (count,))]
+    starts = [0, *ends[:-1]] if ends else []
+    if any(a > b for a, b in zip(starts, ends, strict=True)) or (ends[-1] if ends else 0) != len(blob):
+        raise ValueError("names do not add up")
+    return [blob[a:b].decode("utf-8", "surrogatepass") for a, b in zip(starts, ends, strict=True)]
+
+
+def _storable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    assert rows.dtype.name in ROW_TYPES
+    return rows.view(np.uint16).view(BF16) if rows.dtype.name == "bfloat16" else rows
+
+
+def _loaded(rows: npt.NDArray[Any], stored: np.dtype[Any]) -> npt.NDArray[Any]:
+    if stored != BF16:
+        return rows
+    import ml_dtypes  # the only NumPy type for bfloat16; whoever saved such rows has it
+
+    return rows.view(ml_dtypes.bfloat16)

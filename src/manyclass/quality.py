@@ -1,0 +1,107 @@
+"""How close an index comes to the exact answer."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._inputs import Floats, Ids
+
+CHUNK = 16_384  # rows scored at a time
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What an index keeps of the exact answer, over the queries it was given.
+
+    label_accuracy_kept is the figure that matters to users: accuracy of the approximate best class divided by that of
+    the exact best class. Without labels it is None and `agreement` stands in for it.
+    """
+
+    queries: int
+    candidates: int
+    recall: float  # share of the exact top k that the search returned
+    agreement: float  # share of queries whose best class is the exact one
+    missed_mass: float  # mean softmax probability, under the exact layer, outside the candidates
+    label_accuracy: float | None = None
+    exact_label_accuracy: float | None = None
+
+    @property
+    def label_accuracy_kept(self) -> float | None:
+        if self.label_accuracy is None or not self.exact_label_accuracy:
+            return None
+        return self.label_accuracy / self.exact_label_accuracy
+
+    @property
+    def kept(self) -> float:
+        """Label accuracy kept, or agreement where there are no labels."""
+        kept = self.label_accuracy_kept
+        return self.agreement if kept is None else kept
+
+
+@dataclass(frozen=True)
+class ExactAnswer:
+    """Exact best classes of some queries: ids and logits (queries, k), and log of the sum of exp of all logits."""
+
+    classes: Ids
+    logits: Floats
+    normalizer: npt.NDArray[np.float64]
+
+
+def exact_answer(
+    rows: npt.NDArray[Any],
+    bias: Floats,
+    queries: Floats,
+    k: int,
+    removed: npt.NDArray[np.uint8] | None = None,
+) -> ExactAnswer:
+    """Return the exact top k, ties to the lowest id, a chunk of rows at a time. Cost: queries × classes × features."""
+    count = len(queries)
+    best = np.full((count, k), -1, np.int64)
+    best_logits = np.full((count, k), -np.inf, np.float32)
+    normalizer = np.full(count, -np.inf)
+    for begin in range(0, len(rows), CHUNK):
+        chunk = np.asarray(rows[begin : begin + CHUNK], dtype=np.float32)
+        logits = queries @ chunk.T + bias[begin : begin + len(chunk)]
+        if removed is not None and len(removed):
+            logits[:, removed[begin : begin + len(chunk)] == 1] = -np.inf
+        highest = np.maximum(logits.max(axis=1), np.float32(-3e38)).astype(np.float64)
+        normalizer = np.logaddexp(
+            normalizer, highest + np.log(np.exp(logits - highest[:, None].astype(np.float32)).sum(axis=1))
+        )
+        top = np.argpartition(-logits, min(k, len(chunk)) - 1, axis=1)[:, :k] if len(chunk) > k else None
+        ids = np.broadcast_to(np.arange(len(chunk)), logits.shape) if top is None else top
+        joined = np.concatenate([best, ids + begin], axis=1)
+        joined_logits = np.concatenate([best_logits, np.take_along_axis(logits, ids, 1)], axis=1)
+        order = np.lexsort((joined, -joined_logits), axis=1)[:, :k]
+        best, best_logits = np.take_along_axis(joined, order, 1), np.take_along_axis(joined_logits, order, 1)
+    best[~np.isfinite(best_logits)] = -1
+    return ExactAnswer(best, best_logits, normalizer)
+
+
+def compare(found: Ids, candidate_logits: Floats, exact: ExactAnswer, candidates: int, labels: Ids | None) -> Quality:
+    """Return the quality of found classes (queries, k) and of the candidates' logits against the exact answer."""
+    count, k = found.shape
+    wanted = exact.classes[:, :k]
+    present = wanted >= 0
+    hits = (found[:, :, None] == wanted[:, None, :]) & present[:, None, :]
+    with np.errstate(divide="ignore"):
+        covered = np.exp(candidate_logits.astype(np.float64) - exact.normalizer[:, None]).sum(axis=1)
+    answered = exact.normalizer > -np.inf
+    accuracies: tuple[float, float] | tuple[None, None] = (None, None)
+    if labels is not None:
+        accuracies = (_share(found[:, 0] == labels), _share(wanted[:, 0] == labels))
+    return Quality(
+        queries=count,
+        candidates=candidates,
+        recall=float(hits.sum() / max(1, present.sum())),
+        agreement=_share(found[:, 0] == wanted[:, 0]),
+        missed_mass=float(np.clip(1 - covered[answered], 0, 1).mean()) if answered.any() else 0.0,
+        label_accuracy=accuracies[0],
+        exact_label_accuracy=accuracies[1],
+    )
+
+
+def _share(flags: npt.NDArray[np.bool_]) -> float:
+    return float(flags.mean()) if len(flags) else 1.0
