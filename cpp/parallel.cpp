@@ -1,8 +1,12 @@
 #include "parallel.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -13,6 +17,8 @@
 namespace manyclass {
 namespace {
 
+using Work = std::function<void(size_t, size_t)>;
+
 inline void pause_briefly() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
@@ -21,9 +27,43 @@ inline void pause_briefly() {
 #endif
 }
 
+// Some kernels wake a thread on the core that woke it, where the caller is busy, and leave it there. A worker that
+// finds itself beside the caller asks for any other core instead.
+void leave_core(int core) {
+#if defined(__linux__)
+    cpu_set_t cores;
+    if (core < 0 || sched_getcpu() != core || sched_getaffinity(getpid(), sizeof cores, &cores) != 0) return;
+    if (CPU_COUNT(&cores) < 2) return;
+    CPU_CLR(static_cast<size_t>(core), &cores);
+    pthread_setaffinity_np(pthread_self(), sizeof cores, &cores);
+#else
+    (void)core;
+#endif
+}
+
+int this_core() {
+#if defined(__linux__)
+    return sched_getcpu();
+#else
+    return -1;
+#endif
+}
+
+// What is to be done, in one word, so that a worker claims a task and learns which round it belongs to at once:
+// a round cannot end before its claimed tasks have, and a worker that wakes too late finds nothing to claim. So nobody
+// waits for a sleeper: it may well have been woken on the very core the caller is running on.
+struct Ticket {
+    static constexpr unsigned kBits = 20;
+    static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
+    static uint64_t make(uint64_t round, uint64_t tasks) { return round << (2 * kBits) | tasks << kBits; }
+    static size_t tasks(uint64_t word) { return word >> kBits & kMask; }
+    static size_t next(uint64_t word) { return word & kMask; }
+    static bool open(uint64_t word) { return next(word) < tasks(word); }
+};
+
 class Pool {
 public:
-    bool try_run(size_t tasks, size_t threads, const std::function<void(size_t, size_t)>& work) {
+    bool try_run(size_t tasks, size_t threads, const Work& work) {
         std::unique_lock<std::mutex> only_caller(caller_, std::try_to_lock);
         if (!only_caller.owns_lock()) return false;
         while (workers_.size() + 1 < threads) {
@@ -31,14 +71,13 @@ public:
             workers_.emplace_back([this, number] { serve(number); });
         }
         work_ = &work;
-        tasks_ = tasks;
-        helpers_ = threads - 1;
-        next_.store(0, std::memory_order_relaxed);
-        running_.store(workers_.size(), std::memory_order_relaxed);
-        round_.fetch_add(1, std::memory_order_seq_cst);
-        if (parked_.load(std::memory_order_seq_cst)) round_.notify_all();
+        helpers_.store(threads - 1, std::memory_order_relaxed);
+        done_.store(0, std::memory_order_relaxed);
+        core_.store(this_core(), std::memory_order_relaxed);
+        ticket_.store(Ticket::make(++round_, tasks), std::memory_order_seq_cst);
+        if (parked_.load(std::memory_order_seq_cst)) ticket_.notify_all();
         take_tasks(0);
-        for (int spins = 0; running_.load(std::memory_order_acquire); ++spins)
+        for (int spins = 0; done_.load(std::memory_order_acquire) < tasks; ++spins)
             spins < 20000 ? pause_briefly() : std::this_thread::yield();
         if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
         return true;
@@ -46,42 +85,51 @@ public:
 
 private:
     void take_tasks(size_t worker) {
-        for (size_t task; (task = next_.fetch_add(1, std::memory_order_relaxed)) < tasks_;) {
+        uint64_t seen = ticket_.load(std::memory_order_acquire);
+        while (Ticket::open(seen)) {
+            if (!ticket_.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
             try {
-                (*work_)(task, worker);
+                (*work_)(Ticket::next(seen), worker);
             } catch (...) {
                 std::lock_guard<std::mutex> one(failing_);
                 failure_ = std::current_exception();
             }
+            done_.fetch_add(1, std::memory_order_acq_rel);
+            seen = ticket_.load(std::memory_order_acquire);
         }
     }
 
     void serve(size_t number) {
-        unsigned seen = 0;
         for (;;) {
-            // Spin first: a query's next stage follows within microseconds, and waking a parked thread costs more.
-            for (int spins = 0; spins < 2000 && round_.load(std::memory_order_acquire) == seen; ++spins)
+            // Spin first, about a tenth of a millisecond: the next stage or query mostly follows sooner, and waking
+            // a parked thread takes longer than that.
+            uint64_t seen = ticket_.load(std::memory_order_acquire);
+            for (int spins = 0; spins < 8000 && !Ticket::open(seen); ++spins) {
                 pause_briefly();
-            if (round_.load(std::memory_order_acquire) == seen) {
-                parked_.fetch_add(1, std::memory_order_seq_cst);
-                round_.wait(seen, std::memory_order_seq_cst);
-                parked_.fetch_sub(1, std::memory_order_seq_cst);
+                seen = ticket_.load(std::memory_order_acquire);
             }
-            const unsigned now = round_.load(std::memory_order_acquire);
-            if (now == seen) continue;
-            seen = now;
-            if (number <= helpers_) take_tasks(number);
-            running_.fetch_sub(1, std::memory_order_release);
+            if (!Ticket::open(seen)) {
+                parked_.fetch_add(1, std::memory_order_seq_cst);
+                ticket_.wait(seen, std::memory_order_seq_cst);
+                parked_.fetch_sub(1, std::memory_order_seq_cst);
+                leave_core(core_.load(std::memory_order_relaxed));
+            } else if (number <= helpers_.load(std::memory_order_relaxed)) {
+                take_tasks(number);
+            } else {
+                std::this_thread::yield();  // not wanted this time
+            }
         }
     }
 
     std::mutex caller_, failing_;
     std::exception_ptr failure_;
     std::vector<std::thread> workers_;
-    const std::function<void(size_t, size_t)>* work_ = nullptr;
-    size_t tasks_ = 0, helpers_ = 0;
-    std::atomic<size_t> next_{0}, running_{0};
-    std::atomic<unsigned> round_{0}, parked_{0};
+    const Work* work_ = nullptr;
+    uint64_t round_ = 0;
+    std::atomic<size_t> helpers_{0}, done_{0};
+    std::atomic<uint64_t> ticket_{0};
+    std::atomic<unsigned> parked_{0};
+    std::atomic<int> core_{-1};
 };
 
 std::atomic<Pool*> pool{nullptr};
@@ -100,9 +148,9 @@ Pool& shared_pool() {
 
 }  // namespace
 
-void parallel_for(size_t tasks, size_t threads, const std::function<void(size_t, size_t)>& work) {
-    if (threads > tasks) threads = tasks;
-    if (threads > 1 && shared_pool().try_run(tasks, threads, work)) return;
+void parallel_for(size_t tasks, size_t threads, const Work& work) {
+    threads = std::min(threads, tasks);
+    if (threads > 1 && tasks <= Ticket::kMask && shared_pool().try_run(tasks, threads, work)) return;
     for (size_t task = 0; task < tasks; ++task) work(task, 0);
 }
 
