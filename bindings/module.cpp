@@ -35,9 +35,9 @@ const T* data_or_null(const std::optional<In<T, 1>>& array, size_t size, const c
 // An index together with the Python arrays its views point into.
 class BoundIndex {
 public:
-    BoundIndex(size_t features, bool skip_silent, bool rescore, bool blocked, bool flat_sketch,
+    BoundIndex(size_t features, bool skip_silent, bool rescore, bool blocked,
                std::optional<In<uint32_t, 2>> permutations, std::optional<In<uint32_t, 3>> offsets, size_t bands,
-               bool exact_keys, size_t sketch_bits, std::optional<In<float, 3>> signs) {
+               bool exact_keys, size_t scan_bits, size_t sketch_bits, std::optional<In<float, 3>> signs) {
         std::optional<Hasher> hasher;
         size_t bucket_bits = 0;
         if (permutations && offsets) {
@@ -54,18 +54,18 @@ public:
             hasher.emplace(HasherShape{features, bands, planes, window, code_bits, permutations->shape(0), exact_keys},
                            permutations->data(), offsets->data());
         }
-        std::optional<Sketcher> sketcher;
-        if (sketch_bits) {
-            require(signs.has_value() && sketch_bits % 32 == 0 && sketch_bits <= 4096, "sketch bits");
+        const auto make_sketcher = [&](size_t bits) -> std::optional<Sketcher> {
+            if (!bits) return std::nullopt;
+            require(signs.has_value() && bits % 32 == 0 && bits <= 4096, "sketch bits");
             const size_t width = signs->shape(2);
             require((width & (width - 1)) == 0 && width >= features && signs->shape(1) == 2 &&
-                        signs->shape(0) == (sketch_bits + width - 1) / width,
+                        signs->shape(0) * width >= bits,
                     "signs do not fit the sketch");
-            sketcher.emplace(features, sketch_bits, width, signs->data());
-        }
+            return Sketcher(features, bits, width, signs->data());
+        };
         bucket_bits_ = bucket_bits;
         index = std::make_unique<Index>(Index::Shape{features, skip_silent, rescore, blocked}, std::move(hasher),
-                                        bucket_bits, std::move(sketcher), flat_sketch);
+                                        bucket_bits, make_sketcher(scan_bits), make_sketcher(sketch_bits));
         features_ = features;
     }
 
@@ -98,7 +98,7 @@ public:
 
     void start_build(size_t count, std::optional<In<float, 1>> bias, std::optional<In<float, 1>> centre) {
         require(count <= index->rows().count, "fewer rows than classes");
-        require(!index->sketcher() || centre.has_value(), "centre");
+        require((!index->scan() && !index->sketch()) || centre.has_value(), "centre");
         const float* centre_data = data_or_null(centre, features_, "centre");
         const float* bias_data = data_or_null(bias, count, "bias");
         nb::gil_scoped_release unlocked;
@@ -187,19 +187,30 @@ public:
         index->import_codes(codes.data(), threads);
     }
 
-    void export_sketch(Out<uint8_t, 2> codes, Out<int16_t, 1> factors, Out<int16_t, 1> biases) {
-        check_sketch(codes, factors, biases);
-        nb::gil_scoped_release unlocked;
-        index->export_sketch(codes.data(), factors.data(), biases.data());
+    // kind: "scan" or "sketch".
+    Index::SketchPart& part(const std::string& kind) const {
+        require(kind == "scan" || kind == "sketch", "kind");
+        Index::SketchPart* found = kind == "scan" ? index->scan() : index->sketch();
+        require(found != nullptr, "the index has no such part");
+        return *found;
     }
 
-    void import_sketch(In<uint8_t, 2> codes, In<int16_t, 1> factors, In<int16_t, 1> biases, double factor_scale,
-                       double bias_scale, In<float, 1> centre) {
-        check_sketch(codes, factors, biases);
+    void export_sketch(const std::string& kind, Out<uint8_t, 2> codes, Out<int16_t, 1> factors,
+                       Out<int16_t, 1> biases) {
+        Index::SketchPart& source = part(kind);
+        check_sketch(source, codes, factors, biases);
+        nb::gil_scoped_release unlocked;
+        index->export_sketch(source, codes.data(), factors.data(), biases.data());
+    }
+
+    void import_sketch(const std::string& kind, In<uint8_t, 2> codes, In<int16_t, 1> factors, In<int16_t, 1> biases,
+                       double factor_scale, double bias_scale, In<float, 1> centre) {
+        Index::SketchPart& target = part(kind);
+        check_sketch(target, codes, factors, biases);
         require(centre.size() == features_, "centre");
         nb::gil_scoped_release unlocked;
-        const_cast<Sketcher*>(index->sketcher())->set_centre(centre.data());
-        index->import_sketch(codes.data(), factors.data(), biases.data(), factor_scale, bias_scale);
+        target.sketcher.set_centre(centre.data());
+        index->import_sketch(target, codes.data(), factors.data(), biases.data(), factor_scale, bias_scale);
     }
 
     void set_state(In<float, 1> bias, In<float, 1> norms, std::optional<In<uint8_t, 1>> removed) {
@@ -215,10 +226,10 @@ public:
 
 private:
     template <class Codes, class Weights>
-    void check_sketch(const Codes& codes, const Weights& factors, const Weights& biases) const {
-        require(index->sketcher() && codes.shape(0) == index->classes() &&
-                    codes.shape(1) == index->sketcher()->code_bytes() && factors.size() == index->classes() &&
-                    biases.size() == index->classes(),
+    void check_sketch(const Index::SketchPart& part, const Codes& codes, const Weights& factors,
+                      const Weights& biases) const {
+        require(codes.shape(0) == index->classes() && codes.shape(1) == part.sketcher.code_bytes() &&
+                    factors.size() == index->classes() && biases.size() == index->classes(),
                 "sketch arrays");
     }
     size_t features_ = 0, bucket_bits_ = 0;
@@ -244,11 +255,10 @@ NB_MODULE(_native, m) {
     });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
     nb::class_<BoundIndex>(m, "Index")
-        .def(nb::init<size_t, bool, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>,
-                      size_t, bool, size_t, std::optional<In<float, 3>>>(),
-             nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
-             nb::arg("flat_sketch"), nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"),
-             nb::arg("exact_keys"), nb::arg("sketch_bits"), nb::arg("signs").none())
+        .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>,
+                      size_t, bool, size_t, size_t, std::optional<In<float, 3>>>(),
+             nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),  nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"),
+             nb::arg("exact_keys"), nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none())
         .def("bind_rows", &BoundIndex::bind_rows)
         .def("first_bad_row", &BoundIndex::first_bad_row)
         .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(),
@@ -278,22 +288,20 @@ NB_MODULE(_native, m) {
         .def("norms", [](BoundIndex& self) { return copied(self.index->norms()); })
         .def("removed", [](BoundIndex& self) { return copied(self.index->removed()); })
         .def("centre",
-             [](BoundIndex& self) {
-                 require(self.index->sketcher(), "no sketch");
-                 return copied(self.index->sketcher()->centre());
-             })
+             [](BoundIndex& self, const std::string& kind) { return copied(self.part(kind).sketcher.centre()); })
         .def("sketch_scales",
-             [](BoundIndex& self) {
-                 require(self.index->sketch(), "no sketch");
-                 return nb::make_tuple(self.index->sketch()->factor_scale(), self.index->sketch()->bias_scale());
+             [](BoundIndex& self, const std::string& kind) {
+                 const SketchStore& store = self.part(kind).store;
+                 return nb::make_tuple(store.factor_scale(), store.bias_scale());
              })
         .def("bytes",
              [](BoundIndex& self) {
-                 const Index& index = *self.index;
+                 Index& index = *self.index;
                  nb::dict parts;
                  parts["tables"] = index.table_bytes();
                  parts["codes"] = index.code_bytes();
-                 parts["sketch"] = index.sketch() ? index.sketch()->bytes() : 0;
+                 parts["scan"] = index.scan() ? index.scan()->store.bytes() : 0;
+                 parts["sketch"] = index.sketch() ? index.sketch()->store.bytes() : 0;
                  parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
                  return parts;
              })

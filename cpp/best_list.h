@@ -1,6 +1,6 @@
 // The `limit` best of a stream of keys (smallest first; see best_first_key). Filled with more than it keeps and cut
-// back now and then, by counting scores: that costs less than a heap or a partial sort. Cutting keeps the order of
-// arrival, so a list fed in order of ids stays in order of ids; what it keeps does not depend on when it is cut.
+// back now and then, by counting scores: that costs less than a heap or a partial sort. A list fed in order of ids stays
+// in order of ids; what it keeps does not depend on when it is cut.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -22,13 +22,17 @@ public:
     const uint64_t* end() const { return keys_.data() + count; }
     size_t capacity() const { return keys_.size(); }
 
+    void grow(size_t size) {
+        if (keys_.size() < size) keys_.resize(size);
+    }
     void push(uint64_t key) {
         if (count == keys_.size()) cut();
         keys_[count++] = key;
     }
 
-    // Leaves the best `limit`; ties go to the earliest. Returns the score that any later key must exceed to count.
-    int cut() {
+    // Leaves the best `limit`; ties go to the lowest id. Returns the score at the edge: keys of a list that is fed in
+    // order of ids must exceed it from now on, keys of any other list must reach it.
+    int cut(bool in_order = true) {
         if (count < limit_ || !limit_) return -32769;
         // The rank of a score is 17 bits: first find the 256-score band that the limit falls in, then the score.
         uint32_t coarse[512] = {}, fine[256] = {};
@@ -41,6 +45,7 @@ public:
         while (better + fine[at] < limit_) better += fine[at++];
         const uint64_t edge = band << 8 | at;
         size_t ties = limit_ - better, kept = 0;
+        if (!in_order && ties < fine[at]) move_lowest_ties_first(edge, ties);
         for (size_t i = 0; i < count; ++i) {
             const uint64_t rank = keys_[i] >> 32;
             if (rank > edge || (rank == edge && !ties)) continue;
@@ -51,16 +56,21 @@ public:
         return 65535 - static_cast<int>(edge);
     }
 
-    // The same where a key may have been pushed several times and in any order of ids.
-    void cut_distinct() {
-        const auto first = keys_.begin(), last = first + static_cast<std::ptrdiff_t>(count);
-        std::sort(first, last);
-        count = std::min(limit_, static_cast<size_t>(std::unique(first, last) - first));
-    }
-
     size_t count = 0;
 
+    void drop_repeats() {
+        const auto first = keys_.begin(), last = first + static_cast<std::ptrdiff_t>(count);
+        std::sort(first, last);
+        count = static_cast<size_t>(std::unique(first, last) - first);
+    }
+
 private:
+    void move_lowest_ties_first(uint64_t edge, size_t ties) {
+        const auto first = keys_.begin(), last = first + static_cast<std::ptrdiff_t>(count);
+        const auto rest = std::partition(first, last, [edge](uint64_t key) { return key >> 32 == edge; });
+        std::nth_element(first, first + static_cast<std::ptrdiff_t>(ties), rest);
+    }
+
     std::vector<uint64_t> keys_;
     size_t limit_ = 0;
 };

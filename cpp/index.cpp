@@ -20,17 +20,18 @@ struct Index::Encoded {
     std::vector<uint32_t> buckets;
     bool filed = false;  // false: constant row, kept out of the tables
     float norm = 0;
-    SketchRow sketch;
+    SketchRow scan, sketch;
 };
 
-Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> sketcher,
-             bool flat_sketch)
-    : shape_(shape), hasher_(std::move(hasher)), sketcher_(std::move(sketcher)) {
+Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
+             std::optional<Sketcher> sketcher)
+    : shape_(shape), hasher_(std::move(hasher)) {
     if (hasher_) {
         codes_.emplace(hasher_->bands(), bucket_bits);
         tables_.emplace(hasher_->bands(), bucket_bits, shape.blocked);
     }
-    if (sketcher_) sketch_.emplace(sketcher_->bits(), flat_sketch);
+    if (scanner) scan_.emplace(std::move(*scanner), true);
+    if (sketcher) sketch_.emplace(std::move(*sketcher), false);
 }
 
 void Index::bind_rows(const RowsView& rows) {
@@ -64,11 +65,12 @@ void Index::start_build(size_t count, const float* bias, const float* centre) {
     norms_.assign(count, 0.0f);
     removed_.clear();
     if (codes_) codes_->resize(count);
-    if (sketch_) {
-        sketch_->resize(count);
-        sketcher_->set_centre(centre);
-        factors_.assign(count, 0.0f);
-    }
+    for (SketchPart* part : {scan(), sketch()})
+        if (part) {
+            part->store.resize(count);
+            part->sketcher.set_centre(centre);
+            part->factors.assign(count, 0.0f);
+        }
 }
 
 void Index::encode_into(size_t, const void* row, Encoded& out) const {
@@ -79,7 +81,8 @@ void Index::encode_into(size_t, const void* row, Encoded& out) const {
         out.buckets.resize(hasher_->bands());
         out.filed = hasher_->hash(out.row.data(), out.buckets.data());
     }
-    if (sketcher_) sketcher_->encode_row(out.row.data(), out.sketch);
+    if (scan_) scan_->sketcher.encode_row(out.row.data(), out.scan);
+    if (sketch_) sketch_->sketcher.encode_row(out.row.data(), out.sketch);
 }
 
 size_t Index::encode(size_t begin, size_t end, size_t threads) {
@@ -102,27 +105,29 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
                 continue;
             }
             if (codes_) entry.filed ? codes_->set_all(id, entry.buckets.data()) : codes_->set_absent(id);
-            if (sketch_) {
-                sketch_->set_code(id, entry.sketch.code.data());
-                factors_[id] = entry.sketch.factor;
-            }
+            const auto keep = [id](SketchPart& part, const SketchRow& row) {
+                part.store.set_code(id, row.code.data());
+                part.factors[id] = row.factor;
+            };
+            if (scan_) keep(*scan_, entry.scan);
+            if (sketch_) keep(*sketch_, entry.sketch);
         }
     });
     return bad;
 }
 
 void Index::finish_build(size_t threads) {
-    if (sketch_) {
-        float factor = 0, bias = 0;
-        for (size_t id = 0; id < classes_; ++id) {
-            factor = std::max(factor, factors_[id]);
-            bias = std::max(bias, std::fabs(bias_[id]));
+    float largest_bias = 0;
+    for (const float bias : bias_) largest_bias = std::max(largest_bias, std::fabs(bias));
+    for (SketchPart* part : {scan(), sketch()})
+        if (part) {
+            float largest = 0;
+            for (const float factor : part->factors) largest = std::max(largest, factor);
+            part->store.set_scales(0, 0);
+            part->store.reserve_scales(largest, largest_bias);
+            for (size_t id = 0; id < classes_; ++id) part->store.set_weights(id, part->factors[id], bias_[id]);
+            std::vector<float>().swap(part->factors);
         }
-        sketch_->set_scales(0, 0);
-        sketch_->reserve_scales(factor, bias);
-        for (size_t id = 0; id < classes_; ++id) sketch_->set_weights(id, factors_[id], bias_[id]);
-        std::vector<float>().swap(factors_);
-    }
     if (tables_) codes_->build(*tables_, threads);
 }
 
@@ -138,11 +143,13 @@ void Index::apply(size_t id, const Encoded& entry) {
             if (after != kAbsent) tables_->insert(band, after, static_cast<uint32_t>(id));
             codes_->set(id, band, after);
         }
-    if (sketch_) {
-        sketch_->reserve_scales(entry.sketch.factor, std::fabs(bias_[id]));
-        sketch_->set_code(id, entry.sketch.code.data());
-        sketch_->set_weights(id, entry.sketch.factor, bias_[id]);
-    }
+    const auto keep = [&](SketchStore& store, const SketchRow& row) {
+        store.reserve_scales(row.factor, std::fabs(bias_[id]));
+        store.set_code(id, row.code.data());
+        store.set_weights(id, row.factor, bias_[id]);
+    };
+    if (scan_) keep(scan_->store, entry.scan);
+    if (sketch_) keep(sketch_->store, entry.sketch);
 }
 
 size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads) {
@@ -185,7 +192,8 @@ void Index::append(size_t count, const float* bias, size_t threads) {
         codes_->resize(first + count);
         for (size_t i = 0; i < count; ++i) codes_->set_absent(first + i);
     }
-    if (sketch_) sketch_->resize(first + count);
+    if (scan_) scan_->store.resize(first + count);
+    if (sketch_) sketch_->store.resize(first + count);
     for (size_t i = 0; i < count; ++i) apply(first + i, entries[i]);
     classes_ = first + count;
 }
@@ -215,20 +223,20 @@ void Index::import_codes(const uint32_t* codes, size_t threads) {
     codes_->build(*tables_, threads);
 }
 
-void Index::export_sketch(uint8_t* codes, int16_t* factors, int16_t* biases) const {
+void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases) const {
     IndexLock::Reading reading(lock_);
     for (size_t id = 0; id < classes_; ++id) {
-        sketch_->get_code(id, codes + id * sketcher_->code_bytes());
-        sketch_->get_raw(id, factors[id], biases[id]);
+        part.store.get_code(id, codes + id * part.sketcher.code_bytes());
+        part.store.get_raw(id, factors[id], biases[id]);
     }
 }
 
-void Index::import_sketch(const uint8_t* codes, const int16_t* factors, const int16_t* biases, double factor_scale,
-                          double bias_scale) {
-    sketch_->set_scales(factor_scale, bias_scale);
+void Index::import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,
+                          double factor_scale, double bias_scale) {
+    part.store.set_scales(factor_scale, bias_scale);
     for (size_t id = 0; id < classes_; ++id) {
-        sketch_->set_code(id, codes + id * sketcher_->code_bytes());
-        sketch_->set_raw(id, factors[id], biases[id]);
+        part.store.set_code(id, codes + id * part.sketcher.code_bytes());
+        part.store.set_raw(id, factors[id], biases[id]);
     }
 }
 
@@ -239,7 +247,8 @@ void Index::set_state(size_t count, const float* bias, const float* norms, const
     removed_.clear();
     if (removed) removed_.assign(removed, removed + count);
     if (codes_) codes_->resize(count);
-    if (sketch_) sketch_->resize(count);
+    if (scan_) scan_->store.resize(count);
+    if (sketch_) sketch_->store.resize(count);
 }
 
 }  // namespace manyclass

@@ -49,8 +49,10 @@ public:
         size_t features;
         bool skip_silent = true, rescore = false, blocked = true;
     };
-    Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> sketcher,
-          bool flat_sketch);
+    // hasher: tables with buckets of that many bits. scanner: a sketch of every class that is scanned flat.
+    // sketcher: a sketch that re-ranks what tables or scan found.
+    Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
+          std::optional<Sketcher> sketcher);
 
     // Points at new memory with at least as many rows; says nothing about their codes.
     void bind_rows(const RowsView& rows);
@@ -82,16 +84,22 @@ public:
     // Raw state, for files.
     void export_codes(uint32_t* codes) const;
     void import_codes(const uint32_t* codes, size_t threads);
-    void export_sketch(uint8_t* codes, int16_t* factors, int16_t* biases) const;
-    void import_sketch(const uint8_t* codes, const int16_t* factors, const int16_t* biases, double factor_scale,
-                       double bias_scale);
+    struct SketchPart {
+        SketchPart(Sketcher maker, bool flat) : sketcher(std::move(maker)), store(sketcher.bits(), flat) {}
+        Sketcher sketcher;
+        SketchStore store;
+        std::vector<float> factors;  // only while building
+    };
+    SketchPart* scan() { return scan_ ? &*scan_ : nullptr; }
+    SketchPart* sketch() { return sketch_ ? &*sketch_ : nullptr; }
+    void export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases) const;
+    void import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,
+                       double factor_scale, double bias_scale);
     void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed);
     const std::vector<float>& bias() const { return bias_; }
     const std::vector<float>& norms() const { return norms_; }
     const std::vector<uint8_t>& removed() const { return removed_; }
-    const Sketcher* sketcher() const { return sketcher_ ? &*sketcher_ : nullptr; }
     const Hasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
-    const SketchStore* sketch() const { return sketch_ ? &*sketch_ : nullptr; }
     size_t table_bytes() const { return tables_ ? tables_->bytes() : 0; }
     size_t code_bytes() const { return codes_ ? codes_->bytes() : 0; }
 
@@ -105,12 +113,11 @@ private:
     RowsView rows_;
     size_t classes_ = 0;
     std::optional<Hasher> hasher_;
-    std::optional<Sketcher> sketcher_;
     std::optional<CodeStore> codes_;
     std::optional<BandTables> tables_;
-    std::optional<SketchStore> sketch_;
-    std::vector<float> bias_, norms_, factors_;  // factors_ only while building
-    std::vector<uint8_t> removed_;               // empty until a class is removed
+    std::optional<SketchPart> scan_, sketch_;
+    std::vector<float> bias_, norms_;
+    std::vector<uint8_t> removed_;  // empty until a class is removed
     std::vector<uint32_t> always_;
     std::vector<float> vote_weights_;
     mutable IndexLock lock_;

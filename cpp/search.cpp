@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "best_list.h"
 #include "index.h"
@@ -32,6 +33,7 @@ struct Worker {
     std::vector<uint16_t> counters;
     std::vector<uint32_t> hits;
     std::vector<uint64_t> ranked;
+    std::vector<uint64_t> seen;  // one bit per class, cleared after use
     BestList voted;
 };
 
@@ -72,9 +74,10 @@ private:
             parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
                 by_tables(task / splits, task % splits, splits, lists_[task], workers_[worker]);
             });
-            gather_lists(splits, true);
-        } else if (index_.sketch_) {
-            by_flat_sketch();
+            gather_lists(splits, false);
+        } else if (index_.scan_) {
+            by_flat_scan();
+            if (index_.sketch_) refine();
         } else {
             parallel_for(count_, plan_.threads, [&](size_t q, size_t) { everything(q); });
         }
@@ -87,32 +90,33 @@ private:
     }
 
     // Queries share passes over the codes in tiles; when tiles are few, threads share the classes instead.
-    void by_flat_sketch() {
+    void by_flat_scan() {
+        const size_t limit = index_.sketch_ ? plan_.keep : plan_.candidates;
         const size_t tile = std::clamp<size_t>(count_ / plan_.threads, 1, kScanTile);
         const size_t tiles = (count_ + tile - 1) / tile, splits = tiles < plan_.threads ? plan_.threads : 1;
         lists_.resize(count_ * splits);
         parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t worker) {
             const size_t first = task / splits * tile;
-            scan(first, std::min(tile, count_ - first), task % splits, splits, workers_[worker]);
+            scan(first, std::min(tile, count_ - first), task % splits, splits, limit, workers_[worker]);
         });
-        gather_lists(splits, false);
+        gather_lists(splits, true);
     }
 
-    void scan(size_t first, size_t count, size_t split, size_t splits, Worker& worker) {
-        const SketchStore& store = *index_.sketch_;
+    void scan(size_t first, size_t count, size_t split, size_t splits, size_t limit, Worker& worker) {
+        const auto& [sketcher, store, unused] = *index_.scan_;
         ScanQuery scans[kScanTile];
         BestList* lists[kScanTile];
         for (size_t q = 0; q < count; ++q) {
             SketchQuery& sketch = worker.sketch[q];
-            index_.sketcher_->encode_query(query(first + q), store.factor_scale(), store.bias_scale(), true, sketch);
+            sketcher.encode_query(query(first + q), store.factor_scale(), store.bias_scale(), true, sketch);
             lists[q] = &lists_[(first + q) * splits + split];
-            lists[q]->start(plan_.candidates, 2 * kBlock);
-            scans[q] = {sketch.tables.data(), sketch.alpha, sketch.beta, -32768, lists[q]->data(), 0,
-                        lists[q]->capacity()};
+            lists[q]->start(limit, 2 * kBlock);
+            scans[q] = {
+                sketch.tables.data(), sketch.alpha, sketch.beta, -32768, lists[q]->data(), 0, lists[q]->capacity()};
         }
         const size_t blocks = store.blocks(), end = blocks * (split + 1) / splits;
         size_t at = blocks * split / splits;
-        while ((at = kernels_.scan_sketch(store.plan(index_.sketcher_->gain()), scans, count, at, end)) < end)
+        while ((at = kernels_.scan_sketch(store.plan(sketcher.gain()), scans, count, at, end)) < end)
             for (size_t q = 0; q < count; ++q)
                 if (scans[q].count + kBlock > scans[q].capacity) cut(*lists[q], scans[q]);
         for (size_t q = 0; q < count; ++q) cut(*lists[q], scans[q]);
@@ -128,21 +132,41 @@ private:
         scan.count = list.count;
     }
 
-    // Joins what the threads found for each query, cuts to the candidates, and leaves ids ascending.
-    void gather_lists(size_t splits, bool unordered) {
+    // Re-ranks what the scan found by the longer sketch.
+    void refine() {
+        const size_t splits = count_ < plan_.threads ? plan_.threads : 1;
+        lists_.resize(count_ * splits);
+        parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
+            const size_t q = task / splits, n = ids_[q].size(), split = task % splits;
+            const uint32_t* ids = ids_[q].data();
+            lists_[task].start(plan_.candidates, plan_.candidates);
+            score_by_sketch(q, {ids + n * split / splits, ids + n * (split + 1) / splits}, true, lists_[task],
+                            workers_[worker]);
+        });
+        gather_lists(splits, true);
+    }
+
+    // Joins what the threads found for each query, cuts again, and leaves ids ascending.
+    void gather_lists(size_t splits, bool in_order) {
         parallel_for(count_, plan_.threads, [&](size_t q, size_t) {
             BestList& all = lists_[q * splits];
-            for (size_t split = 1; split < splits; ++split)
-                for (const uint64_t key : lists_[q * splits + split]) all.push(key);
-            unordered&& splits > 1 ? all.cut_distinct() : (void)all.cut();
+            if (splits > 1) {
+                size_t total = 0;
+                for (size_t split = 0; split < splits; ++split) total += lists_[q * splits + split].count;
+                all.grow(total);
+                for (size_t split = 1; split < splits; ++split)
+                    for (const uint64_t key : lists_[q * splits + split]) all.push(key);
+                if (!in_order) all.drop_repeats();
+                all.cut(in_order);
+            }
             ids_[q].resize(all.count);
             std::transform(all.begin(), all.end(), ids_[q].begin(), key_id);
-            if (unordered) std::sort(ids_[q].begin(), ids_[q].end());
+            if (!in_order) std::sort(ids_[q].begin(), ids_[q].end());
         });
     }
 
     void by_tables(size_t q, size_t split, size_t splits, BestList& list, Worker& worker) {
-        list.start(plan_.candidates, plan_.candidates + 64);
+        list.start(plan_.candidates, plan_.candidates);
         worker.hits.clear();
         worker.voted.start(plan_.keep, 4 * kBlock);
         const bool hashed = index_.hasher_->hash_query(query(q), worker.winners);  // a constant query has no codes
@@ -157,7 +181,8 @@ private:
         if (index_.sketch_) {
             for (const uint64_t key : worker.voted) worker.hits.push_back(key_id(key));
             if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
-            return score_hits(q, list, worker);
+            drop_repeats(worker);
+            return score_by_sketch(q, worker.hits, false, list, worker);
         }
         if (index_.shape_.rescore) return rescore(q, list, worker);
         for (const uint64_t key : worker.voted) list.push(key);
@@ -202,25 +227,36 @@ private:
         }
     }
 
-    void score_hits(size_t q, BestList& list, Worker& worker) {
-        const std::vector<uint32_t>& hits = worker.hits;
-        const SketchStore& store = *index_.sketch_;
-        SketchQuery& sketch = worker.sketch[0];
-        index_.sketcher_->encode_query(query(q), store.factor_scale(), store.bias_scale(), false, sketch);
-        constexpr size_t ahead = 16;
-        int floor = -32769;
-        for (size_t i = 0; i < hits.size(); ++i) {
-            if (i + ahead < hits.size()) __builtin_prefetch(store.record(hits[i + ahead]));
-            if (removed(hits[i])) continue;
-            const int score = store.score(hits[i], sketch, index_.sketcher_->gain());
-            if (score < floor) continue;
-            if (list.count == list.capacity()) {
-                list.cut_distinct();
-                if (list.count >= plan_.candidates) floor = key_score(list.end()[-1]);
-            }
-            list.push(best_first_key(score, hits[i]));
+    // Several buckets may hold one class: the first mention stays.
+    void drop_repeats(Worker& worker) {
+        worker.seen.resize((index_.classes_ + 63) / 64, 0);
+        size_t kept = 0;
+        for (const uint32_t id : worker.hits) {
+            uint64_t& word = worker.seen[id / 64];
+            const uint64_t bit = uint64_t{1} << (id % 64);
+            if (word & bit) continue;
+            word |= bit;
+            worker.hits[kept++] = id;
         }
-        list.cut_distinct();
+        worker.hits.resize(kept);
+        for (const uint32_t id : worker.hits) worker.seen[id / 64] = 0;
+    }
+
+    void score_by_sketch(size_t q, std::span<const uint32_t> ids, bool in_order, BestList& list, Worker& worker) {
+        const auto& [sketcher, store, unused] = *index_.sketch_;
+        SketchQuery& sketch = worker.sketch[0];
+        sketcher.encode_query(query(q), store.factor_scale(), store.bias_scale(), false, sketch);
+        constexpr size_t ahead = 24;
+        const int gain = sketcher.gain();
+        int floor = -32769;
+        for (size_t i = 0; i < ids.size(); ++i) {
+            if (i + ahead < ids.size()) __builtin_prefetch(store.record(ids[i + ahead]));
+            const int score = store.score(ids[i], sketch, gain);
+            if (score < floor || removed(ids[i])) continue;
+            if (list.count == list.capacity()) floor = list.cut(in_order);
+            list.push(best_first_key(score, ids[i]));
+        }
+        list.cut(in_order);
     }
 
     // Votes from a bag of hits: equal ids become neighbours.

@@ -34,12 +34,12 @@ def save_index(index: "WTAIndex", path: str) -> None:
         codes = np.empty((count, config.bands), np.uint32)
         state.export_codes(codes)
         arrays["codes"] = codes.astype(np.uint16) if config.bucket_bits < 16 else codes
-    if config.sketch_bits:
-        sketch = np.empty((count, config.sketch_bits // 8), np.uint8)
+    for kind, bits in _sketches(config):
+        codes = np.empty((count, bits // 8), np.uint8)
         factors, biases = np.empty(count, np.int16), np.empty(count, np.int16)
-        state.export_sketch(sketch, factors, biases)
-        arrays |= {"sketch": sketch, "factors": factors, "biases": biases, "centre": state.centre()}
-        meta["sketch_scales"] = list(state.sketch_scales())
+        state.export_sketch(kind, codes, factors, biases)
+        arrays |= {kind: codes, f"{kind}_factors": factors, f"{kind}_biases": biases, "centre": state.centre(kind)}
+        meta[f"{kind}_scales"] = list(state.sketch_scales(kind))
     if config.always:
         arrays["always"] = index._always
     if config.rescore:
@@ -85,8 +85,8 @@ def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, thread
         if narrow:
             codes[codes == ABSENT_NARROW] = ABSENT
         index._state.import_codes(codes, threads)
-    if config.sketch_bits:
-        _restore_sketch(index, meta, arrays, count)
+    for kind, bits in _sketches(config):
+        _restore_sketch(index, kind, bits, meta, arrays)
     if config.always:
         always = _array(arrays, "always", np.int64, (len(arrays["always"]),))
         index._set_always(always)
@@ -100,21 +100,22 @@ def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, thread
     return index
 
 
-def _restore_sketch(index: "WTAIndex", meta: dict[str, Any], arrays: Arrays, count: int) -> None:
-    factor_scale, bias_scale = (float(scale) for scale in meta["sketch_scales"])
+def _sketches(config: HashConfig) -> list[tuple[str, int]]:
+    return [(kind, bits) for kind, bits in (("scan", config.scan_bits), ("sketch", config.sketch_bits)) if bits]
+
+
+def _restore_sketch(index: "WTAIndex", kind: str, bits: int, meta: dict[str, Any], arrays: Arrays) -> None:
+    count = index.classes
+    factor_scale, bias_scale = (float(scale) for scale in meta[f"{kind}_scales"])
     if not (0 <= factor_scale < 1e40 and 0 <= bias_scale < 1e40):
         raise ValueError("impossible sketch scales")
     centre = _array(arrays, "centre", np.float32, (index.features,))
     if not np.isfinite(centre).all():
         raise ValueError("the centre is not finite")
-    index._state.import_sketch(
-        _array(arrays, "sketch", np.uint8, (count, index.config.sketch_bits // 8)),
-        _array(arrays, "factors", np.int16, (count,)),
-        _array(arrays, "biases", np.int16, (count,)),
-        factor_scale,
-        bias_scale,
-        centre,
-    )
+    codes = _array(arrays, kind, np.uint8, (count, bits // 8))
+    factors = _array(arrays, f"{kind}_factors", np.int16, (count,))
+    biases = _array(arrays, f"{kind}_biases", np.int16, (count,))
+    index._state.import_sketch(kind, codes, factors, biases, factor_scale, bias_scale, centre)
 
 
 def _array(arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -9,6 +9,47 @@ from manyclass import _reference as spec
 from manyclass._reference import Floats, Ints
 
 
+class ReferenceSketch:
+    """Sign codes, factors and biases of all classes, and the two scales they are fractions of."""
+
+    def __init__(self, bits: int, signs: Floats) -> None:
+        self.bits, self.signs = bits, signs
+        self.centre = np.zeros(0, np.float32)
+        self.resize(0)
+
+    def resize(self, count: int) -> None:
+        self.codes = np.zeros((count, self.bits // 8), np.uint8)
+        self.factors, self.biases = np.zeros(count, np.int16), np.zeros(count, np.int16)
+        self.scales = [0.0, 0.0]
+
+    def extend(self, count: int) -> None:
+        self.codes, self.factors, self.biases = (longer(a, count) for a in (self.codes, self.factors, self.biases))
+
+    def encode(self, row: Floats) -> tuple[npt.NDArray[np.uint8], np.float32]:
+        return spec.sketch_row(row, self.centre, self.signs, self.bits)
+
+    def reserve(self, factor: float, bias: float) -> None:
+        for kind, magnitude, stored in ((0, factor, self.factors), (1, bias, self.biases)):
+            grown = spec.grown_scale(self.scales[kind], magnitude)
+            if grown != self.scales[kind]:
+                stored[:] = np.rint(stored * (self.scales[kind] / grown)).astype(np.int16)
+                self.scales[kind] = grown
+
+    def set_weights(self, i: int, factor: np.float32, bias: np.float32) -> None:
+        self.factors[i] = spec.to_q15(float(factor) / self.scales[0]) if self.scales[0] > 0 else 0
+        self.biases[i] = spec.to_q15(float(bias) / self.scales[1]) if self.scales[1] > 0 else 0
+
+    def best(self, query: Floats, ids: Ints, keep: int) -> Ints:
+        """Return the `keep` ids with the best scores, ascending."""
+        levels, alpha, beta = spec.sketch_query(query, self.signs, self.bits, self.scales[0], self.scales[1])
+        scores = spec.sketch_scores(levels, alpha, beta, self.codes[ids], self.factors[ids], self.biases[ids])
+        return spec.best_by_score(ids, scores, keep)
+
+
+def longer(array: npt.NDArray[Any], count: int, fill: int = 0) -> npt.NDArray[Any]:
+    return np.concatenate([array, np.full((count, *array.shape[1:]), fill, array.dtype)])
+
+
 class ReferenceIndex:
     """Same methods and the same integers as the native index; one thread, no tables but the codes themselves."""
 
@@ -19,16 +60,19 @@ class ReferenceIndex:
         skip_silent: bool,
         rescore: bool,
         blocked: bool,
-        flat_sketch: bool,
         permutations: npt.NDArray[np.uint32] | None,
         offsets: npt.NDArray[np.uint32] | None,
         bands: int,
         exact_keys: bool,
+        scan_bits: int,
         sketch_bits: int,
         signs: Floats | None,
     ) -> None:
-        self.features, self.skip_silent, self.rescore = features, skip_silent, rescore
-        self.exact_keys, self.bits, self.signs = exact_keys, sketch_bits, signs
+        self.features, self.skip_silent, self.rescore, self.exact_keys = features, skip_silent, rescore, exact_keys
+        sizes = {"scan": scan_bits, "sketch": sketch_bits}
+        self.sketches = {
+            kind: ReferenceSketch(bits, signs) for kind, bits in sizes.items() if bits and signs is not None
+        }
         self.elements: Ints | None = None
         if permutations is not None and offsets is not None:
             self.elements = spec.window_elements(permutations, offsets, bands)
@@ -57,8 +101,10 @@ class ReferenceIndex:
 
     def start_build(self, count: int, bias: Floats | None, centre: Floats | None) -> None:
         self.set_state(np.zeros(count, np.float32) if bias is None else bias, np.zeros(count, np.float32), None)
-        self._centre = centre
-        self._factors = np.zeros(count, np.float32)
+        for sketch in self.sketches.values():
+            assert centre is not None
+            sketch.centre = centre
+        self._factors = {kind: np.zeros(count, np.float32) for kind in self.sketches}
 
     def encode(self, begin: int, end: int, threads: int) -> int:
         for i in range(begin, end):
@@ -68,31 +114,16 @@ class ReferenceIndex:
                 return i
             if self.elements is not None:
                 self.table[i] = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
-            if self.bits:
-                self.codes[i], self._factors[i] = self._sketch(row)
+            for kind, sketch in self.sketches.items():
+                sketch.codes[i], self._factors[kind][i] = sketch.encode(row)
         return end
 
     def finish_build(self, threads: int) -> None:
-        if self.bits:
-            self.scales = [0.0, 0.0]
-            self._reserve(float(self._factors.max(initial=0)), float(np.abs(self._bias).max(initial=0)))
+        for kind, sketch in self.sketches.items():
+            factors = self._factors[kind]
+            sketch.reserve(float(factors.max(initial=0)), float(np.abs(self._bias).max(initial=0)))
             for i in range(self.classes):
-                self._set_weights(i, self._factors[i])
-
-    def _sketch(self, row: Floats) -> tuple[npt.NDArray[np.uint8], np.float32]:
-        assert self.signs is not None
-        return spec.sketch_row(row, self._centre, self.signs, self.bits)
-
-    def _reserve(self, factor: float, bias: float) -> None:
-        for kind, magnitude, stored in ((0, factor, self.factors), (1, bias, self.biases)):
-            grown = spec.grown_scale(self.scales[kind], magnitude)
-            if grown != self.scales[kind]:
-                stored[:] = np.rint(stored * (self.scales[kind] / grown)).astype(np.int16)
-                self.scales[kind] = grown
-
-    def _set_weights(self, i: int, factor: np.float32) -> None:
-        self.factors[i] = spec.to_q15(float(factor) / self.scales[0]) if self.scales[0] > 0 else 0
-        self.biases[i] = spec.to_q15(float(self._bias[i]) / self.scales[1]) if self.scales[1] > 0 else 0
+                sketch.set_weights(i, factors[i], self._bias[i])
 
     # Updates
 
@@ -111,26 +142,22 @@ class ReferenceIndex:
             gone = len(self._removed) and self._removed[i]
             buckets = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
             self.table[i] = spec.ABSENT if gone else buckets
-        if self.bits:
-            self.codes[i], factor = self._sketch(row)
-            self._reserve(float(factor), abs(float(self._bias[i])))
-            self._set_weights(i, factor)
+        for sketch in self.sketches.values():
+            sketch.codes[i], factor = sketch.encode(row)
+            sketch.reserve(float(factor), abs(float(self._bias[i])))
+            sketch.set_weights(i, factor, self._bias[i])
 
     def append(self, count: int, bias: Floats | None, threads: int) -> None:
         first = self.classes
-
-        def longer(array: npt.NDArray[Any], fill: int = 0) -> npt.NDArray[Any]:
-            return np.concatenate([array, np.full((count, *array.shape[1:]), fill, array.dtype)])
-
-        self._bias, self._norms = longer(self._bias), longer(self._norms)
+        self._bias, self._norms = longer(self._bias, count), longer(self._norms, count)
         if bias is not None:
             self._bias[first:] = bias
         if len(self._removed):
-            self._removed = longer(self._removed)
+            self._removed = longer(self._removed, count)
         if self.elements is not None:
-            self.table = longer(self.table, spec.ABSENT)
-        if self.bits:
-            self.codes, self.factors, self.biases = map(longer, (self.codes, self.factors, self.biases))
+            self.table = longer(self.table, count, spec.ABSENT)
+        for sketch in self.sketches.values():
+            sketch.extend(count)
         self.classes = first + count
         for i in range(first, first + count):
             self._apply(i)
@@ -167,11 +194,8 @@ class ReferenceIndex:
     ) -> None:
         for q, query in enumerate(queries):
             found = self.retrieve(query, candidates, keep, probes)
-            exact = (
-                spec.exact_logits(query, np.stack([self._row(self.rows[i]) for i in found]), self._bias[found])
-                if len(found)
-                else np.zeros(0, np.float32)
-            )
+            rows = np.array([self._row(self.rows[i]) for i in found], np.float32).reshape(-1, self.features)
+            exact = spec.exact_logits(query, rows, self._bias[found])
             order = np.lexsort((found, -exact.astype(np.float64)))[: classes.shape[1]]
             classes[q], logits[q], normalizer[q] = -1, -np.inf, -np.inf
             classes[q, : len(order)], logits[q, : len(order)] = found[order], exact[order]
@@ -187,14 +211,16 @@ class ReferenceIndex:
     def retrieve(self, query: Floats, candidates: int, keep: int, probes: int) -> Ints:
         """Return the candidate ids of one query, ascending."""
         alive = np.flatnonzero(self._removed == 0) if len(self._removed) else np.arange(self.classes)
-        if self.elements is None and not self.bits:
-            return alive
+        if "scan" in self.sketches:
+            if "sketch" not in self.sketches:
+                return self.sketches["scan"].best(query, alive, candidates)
+            return self.sketches["sketch"].best(query, self.sketches["scan"].best(query, alive, keep), candidates)
         if self.elements is None:
-            return spec.best_by_score(alive, self.sketch_scores(query, alive), candidates)
+            return alive
         hits, votes = self._hits(query, keep, probes)
-        if self.bits:
+        if "sketch" in self.sketches:
             hits = np.unique(np.concatenate([hits, self.always]))
-            return spec.best_by_score(hits, self.sketch_scores(query, hits), candidates)
+            return self.sketches["sketch"].best(query, hits, candidates)
         if self.rescore:
             extra = np.setdiff1d(self.always, hits)
             hits, votes = (
@@ -232,11 +258,6 @@ class ReferenceIndex:
             buckets = spec.bucket_numbers(best, self.code_bits)
             counts[:] = spec.count_votes(buckets, silent & self.skip_silent, self.table)
 
-    def sketch_scores(self, query: Floats, ids: Ints) -> Ints:
-        assert self.signs is not None
-        levels, alpha, beta = spec.sketch_query(query, self.signs, self.bits, self.scales[0], self.scales[1])
-        return spec.sketch_scores(levels, alpha, beta, self.codes[ids], self.factors[ids], self.biases[ids])
-
     # State
 
     def set_state(self, bias: Floats, norms: Floats, removed: npt.NDArray[np.uint8] | None) -> None:
@@ -245,10 +266,8 @@ class ReferenceIndex:
         self._removed = np.zeros(0, np.uint8) if removed is None else removed.copy()
         if self.elements is not None:
             self.table = np.full((self.classes, len(self.elements)), spec.ABSENT, np.int64)
-        if self.bits:
-            self.codes = np.zeros((self.classes, self.bits // 8), np.uint8)
-            self.factors, self.biases = np.zeros(self.classes, np.int16), np.zeros(self.classes, np.int16)
-            self.scales = [0.0, 0.0]
+        for sketch in self.sketches.values():
+            sketch.resize(self.classes)
 
     def export_codes(self, codes: npt.NDArray[np.uint32]) -> None:
         codes[:] = self.table
@@ -257,12 +276,14 @@ class ReferenceIndex:
         self.table[:] = codes
 
     def export_sketch(
-        self, codes: npt.NDArray[np.uint8], factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]
+        self, kind: str, codes: npt.NDArray[np.uint8], factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]
     ) -> None:
-        codes[:], factors[:], biases[:] = self.codes, self.factors, self.biases
+        sketch = self.sketches[kind]
+        codes[:], factors[:], biases[:] = sketch.codes, sketch.factors, sketch.biases
 
     def import_sketch(
         self,
+        kind: str,
         codes: npt.NDArray[np.uint8],
         factors: npt.NDArray[np.int16],
         biases: npt.NDArray[np.int16],
@@ -270,8 +291,9 @@ class ReferenceIndex:
         bias_scale: float,
         centre: Floats,
     ) -> None:
-        self.codes[:], self.factors[:], self.biases[:] = codes, factors, biases
-        self.scales, self._centre = [factor_scale, bias_scale], centre
+        sketch = self.sketches[kind]
+        sketch.codes[:], sketch.factors[:], sketch.biases[:] = codes, factors, biases
+        sketch.scales, sketch.centre = [factor_scale, bias_scale], centre
 
     def bias(self) -> Floats:
         return self._bias.copy()
@@ -282,15 +304,17 @@ class ReferenceIndex:
     def removed(self) -> npt.NDArray[np.uint8]:
         return self._removed.copy()
 
-    def centre(self) -> Floats:
-        assert self._centre is not None
-        return self._centre
+    def centre(self, kind: str) -> Floats:
+        return self.sketches[kind].centre
 
-    def sketch_scales(self) -> tuple[float, float]:
-        return self.scales[0], self.scales[1]
+    def sketch_scales(self, kind: str) -> tuple[float, float]:
+        first, second = self.sketches[kind].scales
+        return first, second
 
     def bytes(self) -> dict[str, int]:
-        sketch = self.codes.nbytes + self.factors.nbytes + self.biases.nbytes if self.bits else 0
         codes = self.table.nbytes if self.elements is not None else 0
-        weights = self._bias.nbytes + self._norms.nbytes
-        return {"tables": 0, "codes": codes, "sketch": sketch, "norms and biases": weights}
+        sizes = {"tables": 0, "codes": codes, "norms and biases": self._bias.nbytes + self._norms.nbytes}
+        for kind in ("scan", "sketch"):
+            sketch = self.sketches.get(kind)
+            sizes[kind] = sketch.codes.nbytes + sketch.factors.nbytes + sketch.biases.nbytes if sketch else 0
+        return sizes

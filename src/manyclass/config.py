@@ -16,8 +16,9 @@ EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
 class HashConfig:
     """Sizes of a winner-take-all index and which stages it has; brackets give the paper's letter.
 
-    The stages are, in order: tables and votes (`bands` > 0), sketch (`sketch_bits` > 0) or re-score (`rescore`), exact
-    logits. With `bands=0` the sketch is scanned flat; with neither, every class gets an exact logit.
+    Classes are found either by tables (`bands` > 0) or by a scan over a short sketch of every class (`scan_bits` > 0);
+    re-ranked by a longer sketch (`sketch_bits` > 0) or by votes with norm and bias (`rescore`); and scored exactly.
+    With neither tables nor scan, every class gets an exact logit.
     """
 
     window: int = 16  # [k] elements compared by one code: 2, 4, 8 or 16
@@ -26,10 +27,11 @@ class HashConfig:
     keys: Literal["exact", "fast"] = "exact"  # compare 28 bits of each float, or 12 bits relative to the largest
     probes: int = 1  # buckets read per band, on average, at most; above 1 the likeliest buckets of all bands are read
     skip_silent: bool = False  # ignore bands where a window of the query holds nothing but zeros
-    breadth: int = 1  # classes that tables hand on, per candidate
+    breadth: int = 1  # classes that tables or scan hand on to the re-ranking, per candidate
     rescore: bool = False  # rank by |x||w|f(votes) + bias instead of votes
     always: int = 0  # classes that are looked at for every query: those with the largest bias and norm
-    sketch_bits: int = 0  # sign bits per class; a multiple of 32
+    scan_bits: int = 0  # sign bits per class that are scanned for every query; a multiple of 32
+    sketch_bits: int = 0  # sign bits per class that re-rank what tables or scan found; a multiple of 32
     candidates: int = 300  # [K] classes that get an exact logit, unless a search says otherwise
     output: Literal["softmax", "logistic"] = "softmax"
     seed: int = 0
@@ -49,11 +51,15 @@ class HashConfig:
         _between("breadth", self.breadth, 1, 2**20)
         _between("always", self.always, 0, 2**20)
         _between("bands", self.bands, 0, 65_535)
-        if self.sketch_bits % 32 or not 0 <= self.sketch_bits <= MAX_SKETCH_BITS:
-            raise ConfigError(
-                f"sketch_bits={self.sketch_bits} is not a multiple of 32 up to {MAX_SKETCH_BITS}; "
-                f"try {min(MAX_SKETCH_BITS, max(0, 32 * round(self.sketch_bits / 32)))}"
-            )
+        for name in ("scan_bits", "sketch_bits"):
+            bits = getattr(self, name)
+            if bits % 32 or not 0 <= bits <= MAX_SKETCH_BITS:
+                nearest = min(MAX_SKETCH_BITS, max(0, 32 * round(bits / 32)))
+                raise ConfigError(f"{name}={bits} is not a multiple of 32 up to {MAX_SKETCH_BITS}; try {nearest}")
+        if self.bands and self.scan_bits:
+            raise ConfigError(f"bands={self.bands} and scan_bits={self.scan_bits} both find classes; set one to 0")
+        if self.sketch_bits and not (self.bands or self.scan_bits):
+            raise ConfigError(f"sketch_bits={self.sketch_bits} re-ranks what others find; set bands or scan_bits")
         if self.bands:
             self._check_tables()
         elif self.rescore or self.always or self.probes != 1:
@@ -91,7 +97,7 @@ class HashConfig:
     @property
     def pipeline(self) -> str:
         """The stages in words, e.g. 'tables → votes → exact'."""
-        stages = ["tables"] if self.bands else []
+        stages = ["tables"] if self.bands else ["scan"] if self.scan_bits else []
         if self.bands and self.probes > 1:
             stages.append("probes")
         if self.bands and (self.probes == 1 or not self.sketch_bits):
@@ -128,9 +134,10 @@ class HashConfig:
         return cls(**{"bands": 0, "codes": 0, **changes})
 
     @classmethod
-    def flat_sketch(cls, bits: int, **changes: Any) -> Self:
-        """Return a config that scans the sketch of every class, then scores the best exactly."""
-        return cls(**{"bands": 0, "codes": 0, "sketch_bits": bits, "candidates": 100, **changes})
+    def flat_sketch(cls, bits: int, longer: int = 0, **changes: Any) -> Self:
+        """Return a config that scans `bits` of every class, re-ranks by `longer` bits, and scores the best exactly."""
+        sizes = {"bands": 0, "codes": 0, "scan_bits": bits, "sketch_bits": longer, "breadth": 16 if longer else 1}
+        return cls(**{**sizes, "candidates": 100, **changes})
 
     @classmethod
     def for_problem(
@@ -163,8 +170,8 @@ class HashConfig:
         blocks = max(1, math.ceil(classes / 65_536)) if self.probes == 1 else 1
         headers = 12 * self.bands * 2**self.bucket_bits * blocks / max(1, classes) if self.bands else 0
         tables = self.bands * (code_bytes + 1.1 * id_bytes) + headers
-        sketch = self.sketch_bits / 8 + 4 if self.sketch_bits else 0
-        return 8 + tables + sketch
+        sketches = sum(bits / 8 + 4 for bits in (self.scan_bits, self.sketch_bits) if bits)
+        return 8 + tables + sketches
 
 
 def _preferences(cls: type[Any], classes: int, features: int, target: float, changes: dict[str, Any]) -> list[Any]:

@@ -64,6 +64,6 @@ def draw_windows(config: HashConfig, features: int) -> Windows:
 def draw_signs(config: HashConfig, features: int) -> npt.NDArray[np.float32]:
     """Return the random signs of the sketch's rotation, (chunks, 2, width) of +1 and -1; width is a power of two."""
     width = 1 << (features - 1).bit_length()
-    chunks = -(-config.sketch_bits // width)
+    chunks = -(-max(config.scan_bits, config.sketch_bits) // width)
     words = random_words(config.seed, 3_000_000, chunks * 2 * width)
     return np.where(words >> np.uint64(63), np.float32(-1), np.float32(1)).reshape(chunks, 2, width)

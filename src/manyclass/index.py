@@ -65,13 +65,13 @@ class WTAIndex:
             skip_silent=config.skip_silent,
             rescore=config.rescore,
             blocked=config.probes == 1,
-            flat_sketch=not config.bands,
             permutations=windows.permutations if windows else None,
             offsets=windows.offsets if windows else None,
             bands=config.bands,
             exact_keys=config.keys == "exact",
+            scan_bits=config.scan_bits,
             sketch_bits=config.sketch_bits,
-            signs=draw_signs(config, features) if config.sketch_bits else None,
+            signs=draw_signs(config, features) if config.scan_bits or config.sketch_bits else None,
         )
 
     @classmethod
@@ -90,7 +90,7 @@ class WTAIndex:
         Keeps a view of the rows, which may be a memory map: change them in place and call `refresh`.
         progress: called with (rows done, rows in all).
         """
-        _, kind = check_rows("rows", rows)
+        check_rows("rows", rows)
         count, features = rows.shape
         if config is None:
             config = HashConfig.for_problem(count, features)
@@ -102,7 +102,7 @@ class WTAIndex:
         index = cls(config, features)
         index.names = checked_names
         index._bind(rows)
-        centre = _centre(rows) if config.sketch_bits else None
+        centre = _centre(rows) if config.scan_bits or config.sketch_bits else None
         index._state.start_build(count, checked_bias, centre)
         for begin in range(0, count, BUILD_SLICE):
             end = min(count, begin + BUILD_SLICE)
@@ -309,11 +309,11 @@ class WTAIndex:
     def _breadth(self, candidates: int | None) -> tuple[int, int]:
         """Return how many classes get exact logits, and how many the tables hand on."""
         wanted = check_count("candidates", self.config.candidates if candidates is None else candidates)
-        if not self.config.bands and not self.config.sketch_bits:
+        if not self.config.bands and not self.config.scan_bits:
             return max(1, self.classes), max(1, self.classes)
         wanted = max(1, min(wanted, self.classes))
-        if self.config.bands and (self.config.sketch_bits or self.config.rescore or self.config.probes > 1):
-            return wanted, wanted * self.config.breadth
+        if self.config.sketch_bits or self.config.rescore or self.config.probes > 1:
+            return wanted, min(wanted * self.config.breadth, max(1, self.classes * self.config.probes))
         return wanted, wanted
 
     def _outputs(self, count: int, k: int) -> tuple[Ids, Floats, Floats]:
