@@ -142,13 +142,14 @@ public:
         index->remove(checked);
     }
 
-    void search(In<float, 2> queries, size_t candidates, size_t keep, size_t probes, size_t threads,
-                Out<int64_t, 2> classes, Out<float, 2> logits, Out<float, 1> normalizer,
-                std::optional<Out<int64_t, 2>> ids, std::optional<Out<float, 2>> id_logits) {
-        const size_t n = queries.shape(0);
+    // Returns -1, or the first query that is not finite, or -2 - the first query whose logits overflow.
+    int64_t search(In<float, 2> queries, size_t candidates, size_t keep, size_t probes, size_t threads, bool logistic,
+                   Out<int64_t, 2> classes, Out<float, 2> logits, Out<float, 2> log_probs,
+                   std::optional<Out<int64_t, 2>> ids, std::optional<Out<float, 2>> id_logits) {
+        const size_t n = queries.shape(0), k = classes.shape(1);
         require(queries.shape(1) == features_, "queries have another number of features");
-        require(classes.shape(0) == n && logits.shape(0) == n && normalizer.shape(0) == n &&
-                    classes.shape(1) == logits.shape(1),
+        require(classes.shape(0) == n && logits.shape(0) == n && log_probs.shape(0) == n && logits.shape(1) == k &&
+                    log_probs.shape(1) == k,
                 "outputs do not fit");
         require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
         require(!ids || (ids->shape(0) == n && ids->shape(1) == candidates), "candidate output does not fit");
@@ -156,13 +157,17 @@ public:
         const SearchPlan plan{candidates, keep, probes, std::max<size_t>(1, threads)};
         const SearchOut out{classes.data(),
                             logits.data(),
-                            normalizer.data(),
+                            log_probs.data(),
                             ids ? ids->data() : nullptr,
                             id_logits ? id_logits->data() : nullptr,
-                            classes.shape(1)};
+                            k,
+                            logistic};
         const float* data = queries.data();
         nb::gil_scoped_release unlocked;
-        index->search(data, n, plan, out);
+        const SearchStatus status = index->search(data, n, plan, out);
+        if (status.what == SearchStatus::fine) return -1;
+        const auto query = static_cast<int64_t>(status.query);
+        return status.what == SearchStatus::bad_query ? query : -2 - query;
     }
 
     void votes(In<float, 1> query, Out<uint16_t, 1> counts) {
@@ -255,10 +260,11 @@ NB_MODULE(_native, m) {
     });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
     nb::class_<BoundIndex>(m, "Index")
-        .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>,
-                      size_t, bool, size_t, size_t, std::optional<In<float, 3>>>(),
-             nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),  nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"),
-             nb::arg("exact_keys"), nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none())
+        .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
+                      bool, size_t, size_t, std::optional<In<float, 3>>>(),
+             nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
+             nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"), nb::arg("exact_keys"),
+             nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none())
         .def("bind_rows", &BoundIndex::bind_rows)
         .def("first_bad_row", &BoundIndex::first_bad_row)
         .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(),
@@ -276,8 +282,8 @@ NB_MODULE(_native, m) {
                  self.index->set_vote_weights({weights.data(), weights.size()});
              })
         .def("search", &BoundIndex::search, nb::arg("queries"), nb::arg("candidates"), nb::arg("keep"),
-             nb::arg("probes"), nb::arg("threads"), nb::arg("classes"), nb::arg("logits"), nb::arg("normalizer"),
-             nb::arg("ids").none(), nb::arg("id_logits").none())
+             nb::arg("probes"), nb::arg("threads"), nb::arg("logistic"), nb::arg("classes"), nb::arg("logits"),
+             nb::arg("log_probs"), nb::arg("ids").none(), nb::arg("id_logits").none())
         .def("votes", &BoundIndex::votes)
         .def("export_codes", &BoundIndex::export_codes)
         .def("import_codes", &BoundIndex::import_codes)

@@ -1,8 +1,9 @@
 // The `limit` best of a stream of keys (smallest first; see best_first_key). Filled with more than it keeps and cut
-// back now and then, by counting scores: that costs less than a heap or a partial sort. A list fed in order of ids stays
-// in order of ids; what it keeps does not depend on when it is cut.
+// back now and then, by counting scores: that costs less than a heap or a partial sort. A list fed in order of ids
+// stays in order of ids; what it keeps does not depend on when it is cut.
 #pragma once
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -34,29 +35,31 @@ public:
     // order of ids must exceed it from now on, keys of any other list must reach it.
     int cut(bool in_order = true) {
         if (count < limit_ || !limit_) return -32769;
-        // The rank of a score is 17 bits: first find the 256-score band that the limit falls in, then the score.
-        uint32_t coarse[512] = {}, fine[256] = {};
-        for (const uint64_t key : *this) ++coarse[key >> 40];
-        size_t better = 0, band = 0;
-        while (better + coarse[band] < limit_) better += coarse[band++];
-        for (const uint64_t key : *this)
-            if (key >> 40 == band) ++fine[(key >> 32) & 255];
-        size_t at = 0;
-        while (better + fine[at] < limit_) better += fine[at++];
-        const uint64_t edge = band << 8 | at;
+        uint64_t low = ~uint64_t{0}, high = 0;
+        for (const uint64_t key : *this) low = std::min(low, key), high = std::max(high, key);
+        low >>= 32, high >>= 32;
+        size_t better = 0;
+        // Counting sort on the rank, in bins narrow enough to be few; then once more inside the bin of the edge.
+        while (true) {
+            const unsigned shift = high - low < kBins ? 0 : std::bit_width((high - low) / kBins);
+            const size_t bin = edge_bin(low, high, shift, better);
+            low += bin << shift;
+            if (!shift) break;
+            high = low + (uint64_t{1} << shift) - 1;
+        }
+        const uint64_t edge = low;
         size_t ties = limit_ - better, kept = 0;
-        if (!in_order && ties < fine[at]) move_lowest_ties_first(edge, ties);
+        if (!in_order) move_lowest_ties_first(edge, ties);
         for (size_t i = 0; i < count; ++i) {
-            const uint64_t rank = keys_[i] >> 32;
-            if (rank > edge || (rank == edge && !ties)) continue;
-            ties -= rank == edge;
-            keys_[kept++] = keys_[i];
+            const uint64_t key = keys_[i], rank = key >> 32;
+            const bool tie = rank == edge && ties;
+            ties -= tie;
+            keys_[kept] = key;
+            kept += rank < edge || tie;
         }
         count = kept;
         return 65535 - static_cast<int>(edge);
     }
-
-    size_t count = 0;
 
     void drop_repeats() {
         const auto first = keys_.begin(), last = first + static_cast<std::ptrdiff_t>(count);
@@ -64,10 +67,27 @@ public:
         count = static_cast<size_t>(std::unique(first, last) - first);
     }
 
+    size_t count = 0;
+
 private:
+    static constexpr size_t kBins = 1024;
+
+    // Which bin of ranks low..high holds the limit-th key; adds the keys in earlier bins to `better`.
+    size_t edge_bin(uint64_t low, uint64_t high, unsigned shift, size_t& better) const {
+        uint32_t bins[kBins + 1] = {};
+        for (const uint64_t key : *this) {
+            const uint64_t rank = key >> 32;
+            ++bins[rank - low <= high - low ? (rank - low) >> shift : kBins];
+        }
+        size_t bin = 0;
+        while (better + bins[bin] < limit_) better += bins[bin++];
+        return bin;
+    }
+
     void move_lowest_ties_first(uint64_t edge, size_t ties) {
         const auto first = keys_.begin(), last = first + static_cast<std::ptrdiff_t>(count);
         const auto rest = std::partition(first, last, [edge](uint64_t key) { return key >> 32 == edge; });
+        if (ties >= static_cast<size_t>(rest - first)) return;
         std::nth_element(first, first + static_cast<std::ptrdiff_t>(ties), rest);
     }
 

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "parallel.h"
+#include "search_scratch.h"
 
 namespace manyclass {
 namespace {
@@ -22,6 +23,8 @@ struct Index::Encoded {
     float norm = 0;
     SketchRow scan, sketch;
 };
+
+Index::~Index() = default;
 
 Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
              std::optional<Sketcher> sketcher)
@@ -127,6 +130,7 @@ void Index::finish_build(size_t threads) {
             part->store.reserve_scales(largest, largest_bias);
             for (size_t id = 0; id < classes_; ++id) part->store.set_weights(id, part->factors[id], bias_[id]);
             std::vector<float>().swap(part->factors);
+            part->store.sort_by_factor();
         }
     if (tables_) codes_->build(*tables_, threads);
 }
@@ -238,6 +242,7 @@ void Index::import_sketch(SketchPart& part, const uint8_t* codes, const int16_t*
         part.store.set_code(id, codes + id * part.sketcher.code_bytes());
         part.store.set_raw(id, factors[id], biases[id]);
     }
+    part.store.sort_by_factor();
 }
 
 void Index::set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed) {

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -37,14 +38,24 @@ struct SearchPlan {
 struct SearchOut {
     int64_t* classes = nullptr;     // [queries][k], -1 where absent
     float* logits = nullptr;        // [queries][k], -inf where absent
-    float* normalizer = nullptr;    // [queries] log of the sum of exp over the candidates
+    float* log_probs = nullptr;     // [queries][k]: softmax over the candidates, or log sigmoid
     int64_t* candidates = nullptr;  // optional [queries][candidates], ids ascending, then -1
     float* candidate_logits = nullptr;
     size_t k = 0;
+    bool logistic = false;
 };
+
+// What may be wrong with a search's numbers; anything but `fine` leaves the outputs meaningless.
+struct SearchStatus {
+    enum { fine, bad_query, overflow } what = fine;
+    size_t query = 0;  // the first one it happened to
+};
+
+struct SearchScratch;
 
 class Index {
 public:
+    ~Index();
     struct Shape {
         size_t features;
         bool skip_silent = true, rescore = false, blocked = true;
@@ -77,7 +88,7 @@ public:
     void set_always(std::span<const int64_t> ids) { always_.assign(ids.begin(), ids.end()); }
     void set_vote_weights(std::span<const float> weights) { vote_weights_.assign(weights.begin(), weights.end()); }
 
-    void search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);
+    SearchStatus search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);
     // Votes of every class for one query: the paper's counts.
     void votes(const float* query, uint16_t* counts);
 
@@ -121,6 +132,8 @@ private:
     std::vector<uint32_t> always_;
     std::vector<float> vote_weights_;
     mutable IndexLock lock_;
+    std::mutex idle_lock_;
+    std::vector<std::unique_ptr<SearchScratch>> idle_;
 };
 
 }  // namespace manyclass

@@ -27,6 +27,7 @@ struct WinnerDetail {
     uint8_t* silent;   // [groups*16] 1 where some window's two best are both zero
 };
 
+constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr size_t kBlock = 32;    // classes per block of the flat sketch
 constexpr int kQueryLevels = 7;  // a query coordinate is an integer in [-7, 7]
 constexpr size_t kScanTile = 4;  // queries that may share one pass over the codes
@@ -43,8 +44,8 @@ struct ScanQuery {
 struct ScanPlan {
     const uint8_t* blocks;  // each: bits/8*32 code bytes, 32 factors, 32 biases
     size_t bits, block_bytes;
-    int gain;  // left shift that brings a raw score near 16 bits
-    size_t classes;
+    int gain;             // left shift that brings a raw score near 16 bits
+    const uint32_t* ids;  // class id at each position, kNoClass where there is none
 };
 
 struct Kernels {

@@ -1,20 +1,23 @@
 // A search, stage by stage: retrieve (flat sketch, or tables then sketch or re-score), exact logits, best k.
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <span>
 
-#include "best_list.h"
 #include "index.h"
 #include "parallel.h"
-#include "probes.h"
+#include "search_scratch.h"
 
 namespace manyclass {
 namespace {
 
 constexpr size_t kQueryBlock = 64;      // queries per turn under the lock
 constexpr size_t kFeatureBlock = 1024;  // a dot product is summed in pieces of this size: 64 queries' pieces fit L2
+constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
+constexpr size_t kIdleScratch = 4;  // search buffers an index keeps for the next callers
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Orders floats as best_first_key orders integers.
@@ -26,16 +29,9 @@ uint64_t best_first(float score, uint32_t id) {
     return (static_cast<uint64_t>(~bits) << 32) | id;
 }
 
-struct Worker {
-    QueryWinners winners;
-    ProbeList probes;
-    SketchQuery sketch[kScanTile];
-    std::vector<uint16_t> counters;
-    std::vector<uint32_t> hits;
-    std::vector<uint64_t> ranked;
-    std::vector<uint64_t> seen;  // one bit per class, cleared after use
-    BestList voted;
-};
+float log_sigmoid(float x) {
+    return x >= 0 ? -std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x));
+}
 
 void prefetch_row(const void* row, size_t bytes) {
     const char* at = static_cast<const char*>(row);
@@ -46,10 +42,27 @@ void prefetch_row(const void* row, size_t bytes) {
 
 class Search {
 public:
-    Search(Index& index, const SearchPlan& plan, const SearchOut& out)
-        : index_(index), plan_(plan), out_(out), workers_(plan.threads), kernels_(kernels()) {}
+    Search(Index& index, const SearchPlan& plan, const SearchOut& out, SearchScratch& scratch)
+        : index_(index),
+          plan_(plan),
+          out_(out),
+          kernels_(kernels()),
+          workers_(scratch.workers),
+          lists_(scratch.lists),
+          ids_(scratch.ids),
+          logits_(scratch.logits),
+          starts_(scratch.starts),
+          next_(scratch.next),
+          pairs_(scratch.pairs),
+          sums_(scratch.sums) {
+        if (workers_.size() < plan.threads) workers_.resize(plan.threads);
+    }
 
-    void run(const float* queries, size_t count) {
+    SearchStatus run(const float* queries, size_t count) {
+        for (size_t q = 0; q < count; ++q)
+            if (!std::isfinite(kernels_.sum_squares(queries + q * index_.shape_.features, index_.shape_.features)))
+                return {SearchStatus::bad_query, q};
+        std::atomic<size_t> overflow{count};
         for (size_t begin = 0; begin < count; begin += kQueryBlock) {
             IndexLock::Reading reading(index_.lock_);
             queries_ = queries + begin * index_.shape_.features;
@@ -57,8 +70,11 @@ public:
             first_ = begin;
             retrieve();
             score_exactly();
-            parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) { finish(q, workers_[worker]); });
+            parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) {
+                if (!finish(q, workers_[worker])) overflow.store(begin + q);
+            });
         }
+        return overflow < count ? SearchStatus{SearchStatus::overflow, overflow} : SearchStatus{};
     }
 
 private:
@@ -66,21 +82,22 @@ private:
     bool removed(uint32_t id) const { return !index_.removed_.empty() && index_.removed_[id]; }
 
     void retrieve() {
-        ids_.resize(count_);
+        if (ids_.size() < kQueryBlock) ids_.resize(kQueryBlock), logits_.resize(kQueryBlock);
         if (index_.tables_) {
             const bool divisible = plan_.probes > 1 && index_.sketch_;
             const size_t splits = divisible && count_ < plan_.threads ? plan_.threads : 1;
-            lists_.resize(count_ * splits);
+            if (lists_.size() < count_ * splits) lists_.resize(count_ * splits);
             parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
                 by_tables(task / splits, task % splits, splits, lists_[task], workers_[worker]);
             });
-            gather_lists(splits, false);
+            gather_lists(splits, true);
         } else if (index_.scan_) {
             by_flat_scan();
             if (index_.sketch_) refine();
         } else {
-            parallel_for(count_, plan_.threads, [&](size_t q, size_t) { everything(q); });
+            return parallel_for(count_, plan_.threads, [&](size_t q, size_t) { everything(q); });
         }
+        parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) { sort_ids(ids_[q], workers_[worker]); });
     }
 
     void everything(size_t q) {
@@ -94,32 +111,73 @@ private:
         const size_t limit = index_.sketch_ ? plan_.keep : plan_.candidates;
         const size_t tile = std::clamp<size_t>(count_ / plan_.threads, 1, kScanTile);
         const size_t tiles = (count_ + tile - 1) / tile, splits = tiles < plan_.threads ? plan_.threads : 1;
-        lists_.resize(count_ * splits);
+        if (lists_.size() < count_ * splits) lists_.resize(count_ * splits);
         parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t worker) {
             const size_t first = task / splits * tile;
             scan(first, std::min(tile, count_ - first), task % splits, splits, limit, workers_[worker]);
         });
-        gather_lists(splits, true);
+        gather_lists(splits, false);
     }
 
-    void scan(size_t first, size_t count, size_t split, size_t splits, size_t limit, Worker& worker) {
-        const auto& [sketcher, store, unused] = *index_.scan_;
+    void scan(size_t first, size_t count, size_t split, size_t splits, size_t limit, SearchWorker& worker) {
+        const Sketcher& sketcher = index_.scan_->sketcher;
+        const SketchStore& store = index_.scan_->store;
         ScanQuery scans[kScanTile];
         BestList* lists[kScanTile];
         for (size_t q = 0; q < count; ++q) {
             SketchQuery& sketch = worker.sketch[q];
             sketcher.encode_query(query(first + q), store.factor_scale(), store.bias_scale(), true, sketch);
             lists[q] = &lists_[(first + q) * splits + split];
-            lists[q]->start(limit, 2 * kBlock);
-            scans[q] = {
-                sketch.tables.data(), sketch.alpha, sketch.beta, -32768, lists[q]->data(), 0, lists[q]->capacity()};
+            lists[q]->start(limit, std::max<size_t>(2 * kBlock, kSampleRoom));
+            scans[q] = {sketch.tables.data(), sketch.alpha, sketch.beta, -32768, lists[q]->data(), 0,
+                        lists[q]->capacity()};
         }
-        const size_t blocks = store.blocks(), end = blocks * (split + 1) / splits;
-        size_t at = blocks * split / splits;
-        while ((at = kernels_.scan_sketch(store.plan(sketcher.gain()), scans, count, at, end)) < end)
-            for (size_t q = 0; q < count; ++q)
-                if (scans[q].count + kBlock > scans[q].capacity) cut(*lists[q], scans[q]);
+        guess_floors(store, scans, lists, count, limit, worker);
+        scan_spans(store, scans, lists, count, split, splits, worker);
+        bool enough = true;
+        for (size_t q = 0; q < count; ++q) enough &= lists[q]->count >= limit || scans[q].floor == -32768;
+        if (enough) return;
+        for (size_t q = 0; q < count; ++q) scans[q].count = 0, scans[q].floor = -32768;
+        scan_spans(store, scans, lists, count, split, splits, worker);
+    }
+
+    // Every splits-th span, so that each share has its part of the classes with large factors.
+    void scan_spans(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t split,
+                    size_t splits, SearchWorker& worker) {
+        const ScanPlan plan = store.plan(index_.scan_->sketcher.gain());
+        for (size_t span = split; span < store.spans(); span += splits) {
+            bool promising = false;
+            for (size_t q = 0; q < count; ++q) promising |= store.bound(span, worker.sketch[q]) > scans[q].floor;
+            if (!promising) continue;
+            size_t at = span * SketchStore::kSpanBlocks;
+            const size_t end = std::min(store.blocks(), at + SketchStore::kSpanBlocks);
+            while ((at = kernels_.scan_sketch(plan, scans, count, at, end)) < end)
+                for (size_t q = 0; q < count; ++q)
+                    if (scans[q].count + kBlock > scans[q].capacity) cut(*lists[q], scans[q]);
+        }
         for (size_t q = 0; q < count; ++q) cut(*lists[q], scans[q]);
+    }
+
+    // Sets floors that probably let somewhat more than `limit` classes through, from a sample spread over all: lists
+    // then need hardly any cutting, and spans can be passed over from the start. Not where a sample would not pay.
+    void guess_floors(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t limit,
+                      SearchWorker& worker) {
+        const size_t blocks = store.blocks(), sampled = kSampleRuns * kRunBlocks;
+        if (blocks < 16 * sampled || limit * 4 > index_.classes_) return;
+        const double expected = static_cast<double>(limit * sampled) / static_cast<double>(blocks);
+        const auto rank = static_cast<size_t>(1.1 * expected + 2 * std::sqrt(expected) + 3);
+        const ScanPlan plan = store.plan(index_.scan_->sketcher.gain());
+        for (size_t run = 0; run < kSampleRuns; ++run) {
+            const size_t at = blocks * run / kSampleRuns;
+            kernels_.scan_sketch(plan, scans, count, at, at + kRunBlocks);
+        }
+        for (size_t q = 0; q < count; ++q) {
+            worker.voted.start(rank, scans[q].count);
+            for (size_t i = 0; i < scans[q].count; ++i) worker.voted.push(scans[q].kept[i]);
+            scans[q].floor = static_cast<int16_t>(std::max(worker.voted.cut(false) - 1, -32768));
+            scans[q].count = 0;
+            lists[q]->count = 0;
+        }
     }
 
     void cut(BestList& list, ScanQuery& scan) {
@@ -128,26 +186,26 @@ private:
             list.count = static_cast<size_t>(std::remove_if(list.data(), list.data() + list.count,
                                                             [&](uint64_t key) { return removed(key_id(key)); }) -
                                              list.data());
-        scan.floor = static_cast<int16_t>(std::max(list.cut(), -32768));
+        scan.floor = static_cast<int16_t>(std::max<int>(list.cut(false) - 1, scan.floor));
         scan.count = list.count;
     }
 
     // Re-ranks what the scan found by the longer sketch.
     void refine() {
         const size_t splits = count_ < plan_.threads ? plan_.threads : 1;
-        lists_.resize(count_ * splits);
+        if (lists_.size() < count_ * splits) lists_.resize(count_ * splits);
         parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
             const size_t q = task / splits, n = ids_[q].size(), split = task % splits;
             const uint32_t* ids = ids_[q].data();
             lists_[task].start(plan_.candidates, plan_.candidates);
-            score_by_sketch(q, {ids + n * split / splits, ids + n * (split + 1) / splits}, true, lists_[task],
+            score_by_sketch(q, {ids + n * split / splits, ids + n * (split + 1) / splits}, lists_[task],
                             workers_[worker]);
         });
-        gather_lists(splits, true);
+        gather_lists(splits, false);
     }
 
-    // Joins what the threads found for each query, cuts again, and leaves ids ascending.
-    void gather_lists(size_t splits, bool in_order) {
+    // Joins what the threads found for each query and cuts again.
+    void gather_lists(size_t splits, bool repeats) {
         parallel_for(count_, plan_.threads, [&](size_t q, size_t) {
             BestList& all = lists_[q * splits];
             if (splits > 1) {
@@ -156,16 +214,27 @@ private:
                 all.grow(total);
                 for (size_t split = 1; split < splits; ++split)
                     for (const uint64_t key : lists_[q * splits + split]) all.push(key);
-                if (!in_order) all.drop_repeats();
-                all.cut(in_order);
+                if (repeats) all.drop_repeats();
+                all.cut(false);
             }
             ids_[q].resize(all.count);
             std::transform(all.begin(), all.end(), ids_[q].begin(), key_id);
-            if (!in_order) std::sort(ids_[q].begin(), ids_[q].end());
         });
     }
 
-    void by_tables(size_t q, size_t split, size_t splits, BestList& list, Worker& worker) {
+    // In order of ids rows are read in order of memory, and sums do not depend on who found what.
+    void sort_ids(std::vector<uint32_t>& ids, SearchWorker& worker) {
+        const size_t words = (index_.classes_ + 63) / 64;
+        if (words > 16 * ids.size()) return std::sort(ids.begin(), ids.end());
+        worker.seen.resize(words, 0);
+        for (const uint32_t id : ids) worker.seen[id / 64] |= uint64_t{1} << (id % 64);
+        size_t at = 0;
+        for (size_t word = 0; word < words; ++word)
+            for (uint64_t& bits = worker.seen[word]; bits; bits &= bits - 1)
+                ids[at++] = static_cast<uint32_t>(word * 64 + static_cast<size_t>(std::countr_zero(bits)));
+    }
+
+    void by_tables(size_t q, size_t split, size_t splits, BestList& list, SearchWorker& worker) {
         list.start(plan_.candidates, plan_.candidates);
         worker.hits.clear();
         worker.voted.start(plan_.keep, 4 * kBlock);
@@ -182,7 +251,7 @@ private:
             for (const uint64_t key : worker.voted) worker.hits.push_back(key_id(key));
             if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
             drop_repeats(worker);
-            return score_by_sketch(q, worker.hits, false, list, worker);
+            return score_by_sketch(q, worker.hits, list, worker);
         }
         if (index_.shape_.rescore) return rescore(q, list, worker);
         for (const uint64_t key : worker.voted) list.push(key);
@@ -190,7 +259,7 @@ private:
     }
 
     // Dense counting, block of classes by block: the paper's votes. Leaves the best `keep` in worker.voted.
-    void count_votes(Worker& worker) {
+    void count_votes(SearchWorker& worker) {
         const BandTables& tables = *index_.tables_;
         const size_t bands = index_.hasher_->bands(), total = index_.classes_;
         int floor = 0;
@@ -213,7 +282,7 @@ private:
     }
 
     template <class Table>
-    void count_block(size_t bands, Worker& worker, Table table) {
+    void count_block(size_t bands, SearchWorker& worker, Table table) {
         constexpr size_t ahead = 8;
         const auto& winners = worker.winners;
         const bool skip = index_.shape_.skip_silent;
@@ -228,7 +297,7 @@ private:
     }
 
     // Several buckets may hold one class: the first mention stays.
-    void drop_repeats(Worker& worker) {
+    void drop_repeats(SearchWorker& worker) {
         worker.seen.resize((index_.classes_ + 63) / 64, 0);
         size_t kept = 0;
         for (const uint32_t id : worker.hits) {
@@ -242,8 +311,9 @@ private:
         for (const uint32_t id : worker.hits) worker.seen[id / 64] = 0;
     }
 
-    void score_by_sketch(size_t q, std::span<const uint32_t> ids, bool in_order, BestList& list, Worker& worker) {
-        const auto& [sketcher, store, unused] = *index_.sketch_;
+    void score_by_sketch(size_t q, std::span<const uint32_t> ids, BestList& list, SearchWorker& worker) {
+        const Sketcher& sketcher = index_.sketch_->sketcher;
+        const SketchStore& store = index_.sketch_->store;
         SketchQuery& sketch = worker.sketch[0];
         sketcher.encode_query(query(q), store.factor_scale(), store.bias_scale(), false, sketch);
         constexpr size_t ahead = 24;
@@ -253,14 +323,14 @@ private:
             if (i + ahead < ids.size()) __builtin_prefetch(store.record(ids[i + ahead]));
             const int score = store.score(ids[i], sketch, gain);
             if (score < floor || removed(ids[i])) continue;
-            if (list.count == list.capacity()) floor = list.cut(in_order);
+            if (list.count == list.capacity()) floor = list.cut(false);
             list.push(best_first_key(score, ids[i]));
         }
-        list.cut(in_order);
+        list.cut(false);
     }
 
     // Votes from a bag of hits: equal ids become neighbours.
-    void count_hits(Worker& worker) {
+    void count_hits(SearchWorker& worker) {
         std::vector<uint32_t>& hits = worker.hits;
         std::sort(hits.begin(), hits.end());
         for (size_t i = 0, j; i < hits.size(); i = j) {
@@ -271,7 +341,7 @@ private:
     }
 
     // Norm- and bias-aware order of the voted and the always-candidates: |x| |w| f(votes) + bias.
-    void rescore(size_t q, BestList& list, Worker& worker) {
+    void rescore(size_t q, BestList& list, SearchWorker& worker) {
         const float length = std::sqrt(kernels_.sum_squares(query(q), index_.shape_.features));
         const auto& weights = index_.vote_weights_;
         std::vector<uint64_t>& ranked = worker.ranked;
@@ -294,7 +364,6 @@ private:
     }
 
     void score_exactly() {
-        logits_.resize(count_);
         size_t pairs = 0;
         for (size_t q = 0; q < count_; ++q) {
             logits_[q].resize(ids_[q].size());
@@ -336,14 +405,14 @@ private:
     void score_by_class(size_t pairs) {
         const size_t classes = index_.classes_, features = index_.shape_.features;
         starts_.assign(classes + 1, 0);
-        for (const auto& ids : ids_)
-            for (const uint32_t id : ids) ++starts_[id + 1];
+        for (size_t q = 0; q < count_; ++q)
+            for (const uint32_t id : ids_[q]) ++starts_[id + 1];
         for (size_t id = 0; id < classes; ++id) starts_[id + 1] += starts_[id];
         pairs_.resize(pairs);
         sums_.assign(pairs, 0.0f);
-        std::vector<uint32_t> next(starts_.begin(), starts_.end() - 1);
+        next_.assign(starts_.begin(), starts_.end() - 1);
         for (uint32_t q = 0; q < count_; ++q)
-            for (const uint32_t id : ids_[q]) pairs_[next[id]++] = q;
+            for (const uint32_t id : ids_[q]) pairs_[next_[id]++] = q;
         const size_t slices = plan_.threads * 4;
         parallel_for(slices, plan_.threads, [&](size_t slice, size_t) {
             const auto boundary = [&](size_t s) {
@@ -373,7 +442,8 @@ private:
         kernels_.dots(row, rows.type, pieces, n, piece, sums_.data() + first);
     }
 
-    void finish(size_t q, Worker& worker) {
+    // False where a logit is not finite.
+    bool finish(size_t q, SearchWorker& worker) {
         const std::vector<uint32_t>& ids = ids_[q];
         const std::vector<float>& logits = logits_[q];
         const size_t k = std::min(out_.k, ids.size()), at = first_ + q;
@@ -385,15 +455,18 @@ private:
             highest = std::max(highest, logits[i]);
         }
         std::partial_sort(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(k), ranked.end());
+        double sum = 0;
+        if (!out_.logistic)
+            for (const float logit : logits) sum += std::exp(logit - highest);
+        const float normalizer = static_cast<float>(highest + std::log(sum));
         for (size_t i = 0; i < out_.k; ++i) {
             const size_t slot = i < k ? key_id(ranked[i]) : 0;
+            const float logit = i < k ? logits[slot] : kNothing;
             out_.classes[at * out_.k + i] = i < k ? int64_t{ids[slot]} : -1;
-            out_.logits[at * out_.k + i] = i < k ? logits[slot] : kNothing;
-        }
-        if (out_.normalizer) {
-            double sum = 0;
-            for (const float logit : logits) sum += std::exp(logit - highest);
-            out_.normalizer[at] = ids.empty() ? kNothing : static_cast<float>(highest + std::log(sum));
+            out_.logits[at * out_.k + i] = logit;
+            out_.log_probs[at * out_.k + i] = i >= k          ? kNothing
+                                              : out_.logistic ? log_sigmoid(logit)
+                                                              : logit - normalizer;
         }
         if (out_.candidates)
             for (size_t i = 0; i < plan_.candidates; ++i) {
@@ -401,24 +474,37 @@ private:
                 if (out_.candidate_logits)
                     out_.candidate_logits[at * plan_.candidates + i] = i < ids.size() ? logits[i] : kNothing;
             }
+        return std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); });
     }
 
     Index& index_;
     const SearchPlan& plan_;
     const SearchOut& out_;
-    std::vector<Worker> workers_;
     const Kernels& kernels_;
+    std::vector<SearchWorker>& workers_;
+    std::vector<BestList>& lists_;
+    std::vector<std::vector<uint32_t>>& ids_;
+    std::vector<std::vector<float>>& logits_;
+    std::vector<uint32_t>&starts_, &next_, &pairs_;
+    std::vector<float>& sums_;
     const float* queries_ = nullptr;
     size_t count_ = 0, first_ = 0;
-    std::vector<BestList> lists_;
-    std::vector<std::vector<uint32_t>> ids_;
-    std::vector<std::vector<float>> logits_;
-    std::vector<uint32_t> starts_, pairs_;
-    std::vector<float> sums_;
 };
 
-void Index::search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out) {
-    Search(*this, plan, out).run(queries, count);
+SearchStatus Index::search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out) {
+    std::unique_ptr<SearchScratch> scratch;
+    {
+        std::lock_guard<std::mutex> one(idle_lock_);
+        if (!idle_.empty()) {
+            scratch = std::move(idle_.back());
+            idle_.pop_back();
+        }
+    }
+    if (!scratch) scratch = std::make_unique<SearchScratch>();
+    const SearchStatus status = Search(*this, plan, out, *scratch).run(queries, count);
+    std::lock_guard<std::mutex> one(idle_lock_);
+    if (idle_.size() < kIdleScratch) idle_.push_back(std::move(scratch));
+    return status;
 }
 
 void Index::votes(const float* query, uint16_t* counts) {

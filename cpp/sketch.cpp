@@ -93,6 +93,9 @@ void Sketcher::encode_query(const float* x, double factor_scale, double bias_sca
     } else {
         out.alpha = to_q15(kBiasShare / kOne / wanted_beta), out.beta = static_cast<int16_t>(kBiasShare);
     }
+    int magnitudes = 0;
+    for (const int8_t level : levels) magnitudes += level < 0 ? -level : level;
+    out.reach = q15_product(magnitudes * (1 << gain_), out.alpha);
     if (flat) {
         out.tables.resize(bits_ * 4);
         for (size_t group = 0; group < bits_ / 4; ++group) {
@@ -123,8 +126,14 @@ SketchStore::SketchStore(size_t bits, bool flat)
       flat_(flat) {}
 
 void SketchStore::resize(size_t classes) {
+    const size_t before = classes_;
     classes_ = classes;
-    data_.resize(flat_ ? blocks() * block_bytes_ : classes * record_bytes_ + 8, true);
+    data_.resize(flat_ ? blocks() * block_bytes_ : classes * record_bytes_, true);
+    if (!flat_) return;
+    ids_.resize(blocks() * kBlock, kNoClass);
+    positions_.resize(classes);
+    for (size_t id = before; id < classes; ++id) ids_[id] = positions_[id] = static_cast<uint32_t>(id);
+    bounds_.resize(spans(), Bound{0, -32768});
 }
 
 void SketchStore::set_code(size_t id, const uint8_t* code) {
@@ -132,7 +141,8 @@ void SketchStore::set_code(size_t id, const uint8_t* code) {
         std::memcpy(data_.data() + id * record_bytes_, code, bits_ / 8);
         return;
     }
-    uint8_t* lane = data_.data() + id / kBlock * block_bytes_ + id % kBlock;
+    const size_t at = positions_[id];
+    uint8_t* lane = data_.data() + at / kBlock * block_bytes_ + at % kBlock;
     for (size_t byte = 0; byte < bits_ / 8; ++byte) lane[byte * kBlock] = code[byte];
 }
 
@@ -141,20 +151,51 @@ void SketchStore::get_code(size_t id, uint8_t* code) const {
         std::memcpy(code, record(id), bits_ / 8);
         return;
     }
-    const uint8_t* lane = data_.data() + id / kBlock * block_bytes_ + id % kBlock;
+    const size_t at = positions_[id];
+    const uint8_t* lane = data_.data() + at / kBlock * block_bytes_ + at % kBlock;
     for (size_t byte = 0; byte < bits_ / 8; ++byte) code[byte] = lane[byte * kBlock];
+}
+
+void SketchStore::sort_by_factor() {
+    if (!flat_) return;
+    std::vector<int16_t> factors(classes_), biases(classes_);
+    std::vector<uint8_t> codes(classes_ * (bits_ / 8));
+    for (size_t id = 0; id < classes_; ++id) {
+        get_raw(id, factors[id], biases[id]);
+        get_code(id, codes.data() + id * (bits_ / 8));
+    }
+    for (size_t id = 0; id < classes_; ++id) ids_[id] = static_cast<uint32_t>(id);
+    std::stable_sort(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(classes_),
+                     [&](uint32_t a, uint32_t b) { return factors[a] > factors[b]; });
+    for (size_t at = 0; at < classes_; ++at) positions_[ids_[at]] = static_cast<uint32_t>(at);
+    std::fill(bounds_.begin(), bounds_.end(), Bound{0, -32768});
+    for (size_t at = 0; at < classes_; ++at) {
+        const size_t id = ids_[at];
+        set_code(id, codes.data() + id * (bits_ / 8));
+        set_raw(id, factors[id], biases[id]);
+    }
+}
+
+int SketchStore::bound(size_t span, const SketchQuery& query) const {
+    const Bound& most = bounds_[span];
+    // Each rounded product may be half a unit above the true one.
+    return q15_product(query.reach, most.factor) + q15_product(most.bias, query.beta) + 2;
 }
 
 // Within a block even lanes come before odd ones, as the scan's 16-bit sums do.
 uint8_t* SketchStore::weight(size_t id, bool bias) {
     if (!flat_) return data_.data() + id * record_bytes_ + bits_ / 8 + (bias ? 2 : 0);
-    const size_t lane = id % kBlock, at = 16 * (lane & 1) + lane / 2 + (bias ? kBlock : 0);
-    return data_.data() + id / kBlock * block_bytes_ + bits_ / 8 * kBlock + at * sizeof(int16_t);
+    const size_t position = positions_[id], lane = position % kBlock;
+    const size_t at = 16 * (lane & 1) + lane / 2 + (bias ? kBlock : 0);
+    return data_.data() + position / kBlock * block_bytes_ + bits_ / 8 * kBlock + at * sizeof(int16_t);
 }
 
 void SketchStore::set_raw(size_t id, int16_t factor, int16_t bias) {
     std::memcpy(weight(id, false), &factor, sizeof factor);
     std::memcpy(weight(id, true), &bias, sizeof bias);
+    if (!flat_) return;
+    Bound& most = bounds_[positions_[id] / (kBlock * kSpanBlocks)];
+    most = {std::max(most.factor, factor), std::max(most.bias, bias)};
 }
 
 void SketchStore::get_raw(size_t id, int16_t& factor, int16_t& bias) const {

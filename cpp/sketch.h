@@ -4,6 +4,7 @@
 // makes the guess exact for the row itself (RaBitQ, SIGMOD 2024) and the bias. A query is rounded to integers in
 // [-7, 7]. Scores are 16-bit integers in units that suit the query: only their order matters.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct SketchQuery {
     std::vector<uint8_t> tables;  // [bits/4][16]
     std::vector<uint8_t> planes;  // [4][bits/8 rounded up to 8]
     int level_sum = 0;
+    int reach = 0;  // the largest raw score any code can get, shifted and weighted by alpha
     int16_t alpha = 0, beta = 0;
 };
 
@@ -46,8 +48,13 @@ private:
 };
 
 // Codes of all classes, either in blocks of 32 for the flat pass or one record per class for random access.
+//
+// Blocks are filled in order of falling factor, and every span of 16 blocks knows the largest factor and bias in it:
+// once good candidates are known, a span that cannot hold a better one is passed over. That changes no result.
 class SketchStore {
 public:
+    static constexpr size_t kSpanBlocks = 16;
+
     SketchStore(size_t bits, bool flat);
     void resize(size_t classes);
     size_t classes() const { return classes_; }
@@ -62,22 +69,30 @@ public:
     void set_scales(double factor, double bias) { factor_scale_ = factor, bias_scale_ = bias; }
     double factor_scale() const { return factor_scale_; }
     double bias_scale() const { return bias_scale_; }
+    // Re-files a flat store by falling factor and takes the spans' bounds anew.
+    void sort_by_factor();
 
-    bool flat() const { return flat_; }
     size_t blocks() const { return (classes_ + kBlock - 1) / kBlock; }
-    ScanPlan plan(int gain) const { return {data_.data(), bits_, block_bytes_, gain, classes_}; }
+    size_t spans() const { return (blocks() + kSpanBlocks - 1) / kSpanBlocks; }
+    // The best score that the query could get from any class of the span.
+    int bound(size_t span, const SketchQuery& query) const;
+    ScanPlan plan(int gain) const { return {data_.data(), bits_, block_bytes_, gain, ids_.data()}; }
     const uint8_t* record(size_t id) const { return data_.data() + id * record_bytes_; }
-    size_t record_bytes() const { return record_bytes_; }
     int score(size_t id, const SketchQuery& query, int gain) const;
-    size_t bytes() const { return data_.bytes(); }
+    size_t bytes() const { return data_.bytes() + (ids_.capacity() + positions_.capacity()) * sizeof(uint32_t); }
 
 private:
+    struct Bound {
+        int16_t factor, bias;
+    };
     uint8_t* weight(size_t id, bool bias);
     const uint8_t* weight(size_t id, bool bias) const { return const_cast<SketchStore*>(this)->weight(id, bias); }
     size_t bits_, block_bytes_, record_bytes_, classes_ = 0;
     bool flat_;
     double factor_scale_ = 0, bias_scale_ = 0;
     BigArray<uint8_t> data_;
+    std::vector<uint32_t> ids_, positions_;  // flat only: class at a position and back
+    std::vector<Bound> bounds_;
 };
 
 }  // namespace manyclass

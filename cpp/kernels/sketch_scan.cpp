@@ -69,14 +69,13 @@ size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) 
                 _mm256_blendv_epi8(_mm256_cmpgt_epi16(odd[q], floor), _mm256_cmpgt_epi16(even[q], floor), low_byte);
             uint32_t mask = static_cast<uint32_t>(_mm256_movemask_epi8(above));
             if (!mask) continue;
-            if ((b + 1) * kBlock > plan.classes) mask &= (1u << (plan.classes - b * kBlock)) - 1;
             alignas(32) int16_t scores[2][16];
             _mm256_store_si256(reinterpret_cast<__m256i*>(scores[0]), even[q]);
             _mm256_store_si256(reinterpret_cast<__m256i*>(scores[1]), odd[q]);
             for (; mask; mask &= mask - 1) {
                 const unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
-                query.kept[query.count++] =
-                    best_first_key(scores[lane & 1][lane >> 1], static_cast<uint32_t>(b * kBlock + lane));
+                query.kept[query.count] = best_first_key(scores[lane & 1][lane >> 1], plan.ids[b * kBlock + lane]);
+                query.count += plan.ids[b * kBlock + lane] != kNoClass;
             }
         }
     }
@@ -93,7 +92,6 @@ size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) 
             if (queries[q].count + kBlock > queries[q].capacity) return b;
         const uint8_t* block = plan.blocks + b * plan.block_bytes;
         const int16_t* factor_bias = reinterpret_cast<const int16_t*>(block + bytes * kBlock);
-        const size_t lanes = (b + 1) * kBlock > plan.classes ? plan.classes - b * kBlock : kBlock;
         for (size_t q = 0; q < Q; ++q) {
             ScanQuery& query = queries[q];
             uint16_t raw[kBlock] = {};
@@ -104,14 +102,14 @@ size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) 
                     raw[lane] =
                         static_cast<uint16_t>(raw[lane] + table[codes[lane] & 15] + table[16 + (codes[lane] >> 4)]);
             }
-            for (size_t lane = 0; lane < lanes; ++lane) {
+            for (size_t lane = 0; lane < kBlock; ++lane) {
                 const size_t at = 16 * (lane & 1) + (lane >> 1);
                 const int centred = raw[lane] - kQueryLevels * static_cast<int>(plan.bits);
                 const int16_t weighted = q15_product(static_cast<int16_t>(centred * (1 << plan.gain)), query.alpha);
                 const int16_t score =
                     saturate(q15_product(weighted, factor_bias[at]) + q15_product(factor_bias[32 + at], query.beta));
-                if (score > query.floor)
-                    query.kept[query.count++] = best_first_key(score, static_cast<uint32_t>(b * kBlock + lane));
+                if (score > query.floor && plan.ids[b * kBlock + lane] != kNoClass)
+                    query.kept[query.count++] = best_first_key(score, plan.ids[b * kBlock + lane]);
             }
         }
     }

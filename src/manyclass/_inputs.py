@@ -38,22 +38,32 @@ def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
 
 
 def check_vectors(name: str, vectors: Any, features: int) -> tuple[Floats, bool]:
-    """Return vectors as contiguous float32 (count, features), and whether a single 1-D vector was given."""
+    """Return vectors as contiguous float32 (count, features), and whether a single 1-D vector was given.
+
+    Does not look for NaN: the core does, and `not_finite` words the error.
+    """
     array = np.asarray(vectors)
-    if array.dtype.name not in ROW_TYPES:
+    if array.dtype.char not in "fde" and array.dtype.name not in ROW_TYPES:
         raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
-    if array.ndim not in (1, 2) or array.shape[-1] != features:
-        raise InputError(f"{name} has shape {array.shape}; expected ({features},) or (count, {features})")
     single = array.ndim == 1
-    with np.errstate(over="ignore"):
-        array = np.ascontiguousarray(array.reshape(-1, features), dtype=np.float32)
-        squares = np.einsum("ij,ij->i", array, array)
+    if not (single or array.ndim == 2) or array.shape[-1] != features:
+        raise InputError(f"{name} has shape {array.shape}; expected ({features},) or (count, {features})")
+    if array.dtype.char != "f":
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
+    return np.ascontiguousarray(array.reshape(-1, features), np.float32), single
+
+
+def not_finite(name: str, row: int) -> InputError:
+    return InputError(f"{name}[{row}] has a NaN, an infinity or a squared norm beyond float32; clean or scale it first")
+
+
+def check_finite(name: str, vectors: Floats) -> None:
+    """Raise for the first vector whose squared norm is not finite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = np.einsum("ij,ij->i", vectors, vectors)
     if not np.isfinite(squares).all():
-        row = int(np.flatnonzero(~np.isfinite(squares))[0])
-        raise InputError(
-            f"{name}[{row}] has a NaN, an infinity or a squared norm beyond float32; clean or scale it first"
-        )
-    return array, single
+        raise not_finite(name, int(np.flatnonzero(~np.isfinite(squares))[0]))
 
 
 def check_floats(name: str, values: Any, count: int) -> Floats:
@@ -88,7 +98,7 @@ def check_ids(name: str, ids: Any, classes: int) -> Ids:
 
 def check_count(name: str, value: Any, low: int = 1) -> int:
     """Return a whole number of at least `low`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+    if type(value) is not int and (isinstance(value, bool) or not isinstance(value, int | np.integer)):
         raise InputTypeError(f"{name}={value!r} is not a whole number; give an int")
     if not low <= value < 2**63:
         raise InputError(f"{name}={value} is below {low} or absurdly large; give at least {low}")

@@ -228,3 +228,10 @@ def rescored(query: Floats, norms: Floats, bias: Floats, votes: Ints, weights: F
 def exact_logits(query: Floats, rows: npt.NDArray[np.floating], bias: Floats) -> Floats:
     """Return rows @ query + bias, summed in float64 and rounded once."""
     return (rows.astype(np.float64) @ query.astype(np.float64) + bias).astype(np.float32)
+
+
+def log_probabilities(logits: Floats, logistic: bool) -> Floats:
+    """Return log probabilities of the candidates: softmax over them (paper, equation 1), or each its sigmoid."""
+    wide = logits.astype(np.float64)
+    shifted = -np.logaddexp(0, -wide) if logistic else wide - np.logaddexp.reduce(wide) if len(wide) else wide
+    return shifted.astype(np.float32)

@@ -180,33 +180,38 @@ class ReferenceIndex:
 
     def search(
         self,
-        *,
         queries: Floats,
         candidates: int,
         keep: int,
         probes: int,
         threads: int,
+        logistic: bool,
         classes: Ints,
         logits: Floats,
-        normalizer: Floats,
+        log_probs: Floats,
         ids: Ints | None,
         id_logits: Floats | None,
-    ) -> None:
+    ) -> int:
+        for q, query in enumerate(queries):
+            if not np.isfinite(spec.lane_sum(query * query)):
+                return q
         for q, query in enumerate(queries):
             found = self.retrieve(query, candidates, keep, probes)
             rows = np.array([self._row(self.rows[i]) for i in found], np.float32).reshape(-1, self.features)
             exact = spec.exact_logits(query, rows, self._bias[found])
+            if not np.isfinite(exact).all():
+                return -2 - q
             order = np.lexsort((found, -exact.astype(np.float64)))[: classes.shape[1]]
-            classes[q], logits[q], normalizer[q] = -1, -np.inf, -np.inf
+            classes[q], logits[q], log_probs[q] = -1, -np.inf, -np.inf
             classes[q, : len(order)], logits[q, : len(order)] = found[order], exact[order]
-            if len(found):
-                normalizer[q] = np.logaddexp.reduce(exact.astype(np.float64))
+            log_probs[q, : len(order)] = spec.log_probabilities(exact, logistic)[order]
             if ids is not None:
                 ids[q] = -1
                 ids[q, : len(found)] = found
             if id_logits is not None:
                 id_logits[q] = -np.inf
                 id_logits[q, : len(found)] = exact
+        return -1
 
     def retrieve(self, query: Floats, candidates: int, keep: int, probes: int) -> Ints:
         """Return the candidate ids of one query, ascending."""

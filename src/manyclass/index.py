@@ -16,11 +16,13 @@ from manyclass._inputs import (
     Floats,
     Ids,
     check_count,
+    check_finite,
     check_floats,
     check_ids,
     check_names,
     check_rows,
     check_vectors,
+    not_finite,
 )
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
@@ -108,7 +110,7 @@ class WTAIndex:
             end = min(count, begin + BUILD_SLICE)
             bad = index._state.encode(begin, end, workers)
             if bad < end:
-                raise InputError(_bad_row("rows", bad))
+                raise not_finite("rows", bad)
             if progress:
                 progress(end, count)
         index._state.finish_build(workers)
@@ -142,15 +144,8 @@ class WTAIndex:
         if k > (self.config.candidates if candidates is None else candidates):
             raise InputError(f"k={k} is more than candidates={candidates or self.config.candidates}; raise candidates")
         vectors, single = check_vectors("queries", queries, self.features)
-        classes, logits, normalizer = self._outputs(len(vectors), k)
-        self._search(vectors, wanted, keep, _threads(threads), classes, logits, normalizer)
-        present = classes >= 0
-        if not np.isfinite(logits[present]).all():
-            raise InputError("queries give logits beyond float32 with these rows; scale either down")
-        log_probs = self._log_probs(logits, normalizer)
-        if single:
-            return TopK(classes[0], logits[0], log_probs[0])
-        return TopK(classes, logits, log_probs)
+        top = self._search(vectors, k, wanted, keep, _threads(threads))
+        return TopK(top.classes[0], top.logits[0], top.log_probs[0]) if single else top
 
     def retrieve(
         self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None
@@ -158,11 +153,10 @@ class WTAIndex:
         """Return the candidates themselves, ids ascending then -1, and their exact logits (-inf where absent)."""
         wanted, keep = self._breadth(candidates)
         vectors, single = check_vectors("queries", queries, self.features)
-        classes, logits, normalizer = self._outputs(len(vectors), 1)
         ids = np.empty((len(vectors), wanted), np.int64)
-        id_logits = np.empty((len(vectors), wanted), np.float32)
-        self._search(vectors, wanted, keep, _threads(threads), classes, logits, normalizer, ids, id_logits)
-        return (ids[0], id_logits[0]) if single else (ids, id_logits)
+        logits = np.empty((len(vectors), wanted), np.float32)
+        self._search(vectors, 1, wanted, keep, _threads(threads), ids, logits)
+        return (ids[0], logits[0]) if single else (ids, logits)
 
     def votes(self, query: npt.ArrayLike) -> npt.NDArray[np.uint16]:
         """Return in how many bands each class shares the query's bucket: the paper's counts, (classes,)."""
@@ -171,6 +165,7 @@ class WTAIndex:
         vectors, single = check_vectors("query", query, self.features)
         if not single:
             raise InputError(f"query has shape {vectors.shape}; votes are for one query: ({self.features},)")
+        check_finite("query", vectors)
         counts = np.empty(self.classes, np.uint16)
         self._state.votes(vectors[0], counts)
         return counts
@@ -199,7 +194,7 @@ class WTAIndex:
         else:
             bad = self._state.first_bad_row(wanted, _threads(threads))
             if bad < len(wanted):
-                raise InputError(_bad_row("rows", int(wanted[bad])))
+                raise not_finite("rows", int(wanted[bad]))
         self._state.refresh(wanted, checked_bias, new_bytes, _threads(threads))
 
     def append(
@@ -251,6 +246,7 @@ class WTAIndex:
         """Return how much of the exact answer a search keeps on these queries. Cost: that of the exact layer."""
         wanted, _ = self._breadth(candidates)
         vectors, _ = check_vectors("queries", queries, self.features)
+        check_finite("queries", vectors)
         checked = None if labels is None else check_ids("labels", labels, self.classes)
         if checked is not None and len(checked) != len(vectors):
             raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
@@ -298,6 +294,7 @@ class WTAIndex:
     def _new_rows(self, name: str, rows: Any, count: int) -> npt.NDArray[np.uint8]:
         """Return new rows in the index's own type, as bytes."""
         vectors, _ = check_vectors(name, rows, self.features)
+        check_finite(name, vectors)
         if np.ndim(rows) != 2 or len(vectors) != count:
             raise InputError(f"{name} has shape {np.shape(rows)}; expected ({count}, {self.features})")
         with np.errstate(over="ignore"):
@@ -316,43 +313,36 @@ class WTAIndex:
             return wanted, min(wanted * self.config.breadth, max(1, self.classes * self.config.probes))
         return wanted, wanted
 
-    def _outputs(self, count: int, k: int) -> tuple[Ids, Floats, Floats]:
-        return (
-            np.empty((count, k), np.int64),
-            np.empty((count, k), np.float32),
-            np.empty(count, np.float32),
-        )
-
     def _search(
         self,
         vectors: Floats,
+        k: int,
         candidates: int,
         keep: int,
         threads: int,
-        classes: Ids,
-        logits: Floats,
-        normalizer: Floats,
         ids: Ids | None = None,
         id_logits: Floats | None = None,
-    ) -> None:
-        self._state.search(
-            queries=vectors,
-            candidates=candidates,
-            keep=keep,
-            probes=self.config.probes,
-            threads=threads,
-            classes=classes,
-            logits=logits,
-            normalizer=normalizer,
-            ids=ids,
-            id_logits=id_logits,
+    ) -> TopK:
+        shape = (len(vectors), k)
+        top = TopK(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
+        status = self._state.search(
+            vectors,
+            candidates,
+            keep,
+            self.config.probes,
+            threads,
+            self.config.output == "logistic",
+            top.classes,
+            top.logits,
+            top.log_probs,
+            ids,
+            id_logits,
         )
-
-    def _log_probs(self, logits: Floats, normalizer: Floats) -> Floats:
-        if self.config.output == "logistic":
-            return -np.logaddexp(np.float32(0), -logits)
-        shift = np.where(np.isfinite(normalizer), normalizer, np.float32(0))
-        return logits - shift[:, None]
+        if status >= 0:
+            raise not_finite("queries", status)
+        if status < -1:
+            raise InputError(f"queries[{-2 - status}] gives logits beyond float32 with these rows; scale either down")
+        return top
 
     def _fit_ranking(self) -> None:
         """Choose always-candidates and vote weights from the rows themselves."""
@@ -377,10 +367,6 @@ class WTAIndex:
 
 def _threads(threads: int | None) -> int:
     return default_threads() if threads is None else min(1024, check_count("threads", threads))
-
-
-def _bad_row(name: str, row: int) -> str:
-    return f"{name}[{row}] has a NaN, an infinity or a squared norm beyond float32; clean or scale it first"
 
 
 def _centre(rows: npt.NDArray[Any]) -> Floats:

@@ -1,0 +1,104 @@
+"""One look for all figures: quiet axes, labels on the lines instead of a legend, manyclass in front."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")  # figures go to files; no display is needed
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+INK = "#22303c"
+QUIET = "#8795a1"
+COLOURS = (  # the first key that occurs in a peer's name decides
+    ("manyclass default", "#d1361f"),
+    ("manyclass paper", "#e89a2c"),
+    ("manyclass", "#d1361f"),
+    ("torch softmax", "#5b6670"),
+    ("exact", "#9aa5b1"),
+    ("IVF", "#2c7fb8"),
+    ("RaBitQ", "#17a2a2"),
+    ("HNSW32", "#7a5195"),
+    ("hnswlib", "#b57edc"),
+    ("ScaNN", "#2a9d4a"),
+    ("PQ", "#1f4e9c"),
+)
+SETTINGS = {
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": QUIET,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": "#e4e8ec",
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "manyclass",  # the same data gives the same file
+}
+
+
+def canvas(columns: int, rows: int = 1, width: float = 12, height: float = 5.6, **options) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its axes, styled, as a flat list."""
+    plt.rcParams.update(SETTINGS)
+    figure, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **options)
+    for axis in axes.flat:
+        axis.grid(True, which="major")
+        axis.set_axisbelow(True)
+        axis.tick_params(length=0, which="both")
+    return figure, list(axes.flat)
+
+
+def line_style(peer: str) -> dict:
+    """Return matplotlib line options for a peer; manyclass is thick and drawn above the others."""
+    own = peer.startswith("manyclass")
+    colour = next((colour for key, colour in COLOURS if key in peer), QUIET)
+    dashed = "d/2" in peer or "paper" in peer
+    style = {
+        "color": colour,
+        "linewidth": 2.8 if own else 1.5,
+        "markersize": 5.5 if own else 3.5,
+        "marker": "o",
+    }
+    return {
+        **style,
+        "linestyle": (0, (5, 1.5)) if dashed else "-",
+        "zorder": 5 if own else 3,
+        "clip_on": False,
+    }
+
+
+def one_two_five(axis: Axis) -> None:
+    """Tick a logarithmic axis at 1, 2, 5, 10, … in plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
+def spread(positions: Iterable[float], gap: float) -> list[float]:
+    """Return the positions moved apart so that neighbours are at least `gap` from each other, order kept."""
+    positions = list(positions)
+    order = sorted(range(len(positions)), key=positions.__getitem__)
+    groups: list[list[float]] = []  # [centre, members]: overlapping labels become one evenly spaced group
+    for index in order:
+        groups.append([positions[index], 1])
+        while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2:
+            centre, members = groups.pop()
+            before, count = groups[-1]
+            groups[-1] = [(before * count + centre * members) / (count + members), count + members]
+    moved = [centre + gap * (rank - (members - 1) / 2) for centre, members in groups for rank in range(int(members))]
+    return [moved[order.index(index)] for index in range(len(positions))]
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Write the figure as PNG and as SVG, and close it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white")
+    figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, facecolor="white")
+    plt.close(figure)

@@ -1,0 +1,34 @@
+// Everything a search writes into; kept by the index between searches, because fresh memory costs page faults.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "best_list.h"
+#include "hasher.h"
+#include "probes.h"
+#include "sketch.h"
+
+namespace manyclass {
+
+// What one thread works with.
+struct SearchWorker {
+    QueryWinners winners;
+    ProbeList probes;
+    SketchQuery sketch[kScanTile];
+    std::vector<uint16_t> counters;
+    std::vector<uint32_t> hits;
+    std::vector<uint64_t> ranked;
+    std::vector<uint64_t> seen;  // one bit per class, cleared after use
+    BestList voted;
+};
+
+struct SearchScratch {
+    std::vector<SearchWorker> workers;
+    std::vector<BestList> lists;             // what each (query, share of the classes) found
+    std::vector<std::vector<uint32_t>> ids;  // candidates of each query
+    std::vector<std::vector<float>> logits;
+    std::vector<uint32_t> starts, next, pairs;  // candidates sorted by class
+    std::vector<float> sums;
+};
+
+}  // namespace manyclass
