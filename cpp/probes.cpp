@@ -63,7 +63,7 @@ void ProbeList::plan(const Hasher& hasher, const QueryWinners& winners, const Ba
     sorted_.resize(std::min(wanted, limit));
 
     chosen_.clear();
-    constexpr size_t ahead = 12;
+    constexpr size_t ahead = 32;
     for (size_t i = 0; i < sorted_.size() && budget; ++i) {
         if (i + ahead < sorted_.size())
             __builtin_prefetch(tables.table(sorted_[i + ahead].band).header(sorted_[i + ahead].bucket));

@@ -12,6 +12,8 @@ from manyclass.errors import (
     ManyclassError,
 )
 from manyclass.index import TopK, WTAIndex
+from manyclass.quality import Quality
+from manyclass.tuning import Tuned, tune
 
 __all__ = [
     "ConfigError",
@@ -22,7 +24,10 @@ __all__ = [
     "InputError",
     "InputTypeError",
     "ManyclassError",
+    "Quality",
     "TopK",
+    "Tuned",
     "WTAIndex",
     "backend_info",
+    "tune",
 ]

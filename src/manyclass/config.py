@@ -140,6 +140,26 @@ class HashConfig:
         return cls(**{**sizes, "candidates": 100, **changes})
 
     @classmethod
+    def probed_tables(cls, classes: int, features: int, bands: int = 32, **changes: Any) -> Self:
+        """Return a config whose buckets grow with the classes: probed tables, then the sketch of what they hold."""
+        window = 4 if features < 512 else 8
+        code_bits = window.bit_length() - 1
+        planes = max(1, min(MAX_BUCKET_BITS // code_bits, round((math.log2(max(classes, 2)) - 2) / code_bits)))
+        sizes = {
+            "window": window,
+            "codes": planes * bands,
+            "bands": bands,
+            "keys": "fast",
+            "probes": 2 ** min(6, planes),
+            "skip_silent": True,
+            "breadth": 128,
+            "always": 64,
+            "sketch_bits": 128,
+            "candidates": 100,
+        }
+        return cls(**{**sizes, **changes})
+
+    @classmethod
     def for_problem(
         cls, classes: int, features: int, memory: int | None = None, target: float = 0.99, **changes: Any
     ) -> Self:
@@ -184,28 +204,7 @@ def _preferences(cls: type[Any], classes: int, features: int, target: float, cha
     flat = [cls.flat_sketch(b, **changes) for b in (bits, 64, 32) if b <= bits]
     if classes <= FLAT_SCAN_CLASSES or features < 16:
         return flat
-    window = 4 if features < 512 else 8
-    code_bits = window.bit_length() - 1
-    planes = max(1, round((math.log2(classes) - 3.5) / code_bits))
-    tables = [
-        cls(
-            **{
-                "window": window,
-                "codes": planes * bands,
-                "bands": bands,
-                "keys": "fast",
-                "probes": 2 ** min(5, planes),
-                "skip_silent": True,
-                "breadth": 64,
-                "always": 64,
-                "sketch_bits": bits,
-                "candidates": 100,
-                **changes,
-            }
-        )
-        for bands in (64, 48, 32)
-    ]
-    return tables + flat
+    return [*(cls.probed_tables(classes, features, bands, **changes) for bands in (64, 48, 32)), *flat]
 
 
 def _between(name: str, value: object, low: int, high: int) -> None:

@@ -1,0 +1,161 @@
+"""Find the fastest config for your own rows and queries, by measuring."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._inputs import check_finite, check_floats, check_ids, check_rows, check_vectors
+from manyclass.config import EXACT_CLASSES, HashConfig
+from manyclass.errors import InputError
+from manyclass.index import WTAIndex
+from manyclass.quality import compare, exact_answer
+
+LADDER = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000)
+TABLES_FROM = 100_000  # classes; below that a flat scan has always been faster
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measured setting: its config (candidates included), what it keeps, and microseconds per query."""
+
+    config: HashConfig
+    kept: float  # label accuracy kept, or agreement with the exact best class where there are no labels
+    recall: float
+    microseconds: float
+    bytes_per_class: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The chosen config, whether it met the target, and every point that was measured."""
+
+    config: HashConfig
+    met: bool
+    target: float
+    points: list[Point]
+
+    @property
+    def frontier(self) -> list[Point]:
+        """Points that no other point beats in both time and accuracy, fastest first."""
+        best: list[Point] = []
+        for point in sorted(self.points, key=lambda p: (p.microseconds, -p.kept)):
+            if not best or point.kept > best[-1].kept:
+                best.append(point)
+        return best
+
+    def table(self) -> str:
+        """Return the frontier as text."""
+        lines = [f"{'pipeline':<36}{'candidates':>11}{'kept':>8}{'recall':>8}{'µs/query':>10}{'bytes/class':>13}"]
+        for p in self.frontier:
+            mark = " ← chosen" if p.config == self.config else ""
+            lines.append(
+                f"{_label(p.config):<36}{p.config.candidates:>11}{p.kept:>8.3f}{p.recall:>8.3f}"
+                f"{p.microseconds:>10.1f}{p.bytes_per_class:>13.0f}{mark}"
+            )
+        return "\n".join(lines)
+
+    def figure(self, path: str) -> None:
+        """Save the points and the frontier as a picture; needs matplotlib (`pip install manyclass[figures]`)."""
+        import matplotlib
+
+        matplotlib.use("Agg")
+        from matplotlib import pyplot
+
+        figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="constrained")
+        axes.scatter([p.microseconds for p in self.points], [p.kept for p in self.points], s=14, color="#b8c4d0")
+        front = self.frontier
+        axes.plot([p.microseconds for p in front], [p.kept for p in front], "o-", color="#1f6f8b", label="frontier")
+        axes.axhline(self.target, color="#c0392b", linewidth=1, linestyle="--", label=f"target {self.target:g}")
+        axes.set(xscale="log", xlabel="microseconds per query", ylabel="accuracy kept")
+        axes.grid(alpha=0.3)
+        axes.legend(loc="lower right", frameon=False)
+        figure.savefig(path, dpi=150)
+        pyplot.close(figure)
+
+
+def tune(
+    rows: npt.NDArray[Any],
+    queries: npt.ArrayLike,
+    labels: npt.ArrayLike | None = None,
+    *,
+    target: float = 0.99,
+    bias: npt.ArrayLike | None = None,
+    memory: int | None = None,
+    threads: int | None = None,
+    most_queries: int = 1000,
+) -> Tuned:
+    """Return the fastest config that keeps `target` of the exact accuracy on these queries.
+
+    Measures builds and searches of a few dozen settings: minutes at a million classes. memory: bytes the index may take
+    beside the rows. Give at least a few hundred queries from the real distribution; 1,000 resolve a target of .99.
+    """
+    check_rows("rows", rows)
+    count, features = rows.shape
+    vectors, _ = check_vectors("queries", queries, features)
+    check_finite("queries", vectors)
+    if not len(vectors) or not count:
+        raise InputError(f"queries has shape {vectors.shape} and rows {rows.shape}; tuning needs some of both")
+    if not (isinstance(target, float | int) and 0 < target <= 1):
+        raise InputError(f"target={target!r} is not a share between 0 and 1; try 0.99")
+    checked = None if labels is None else check_ids("labels", labels, count)
+    if checked is not None and len(checked) != len(vectors):
+        raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
+    checked_bias = np.zeros(count, np.float32) if bias is None else check_floats("bias", bias, count)
+    vectors = vectors[:most_queries]
+    checked = None if checked is None else checked[:most_queries]
+    exact = exact_answer(rows, checked_bias, vectors, min(10, count))
+    points: list[Point] = []
+    for config in _plans(count, features):
+        if memory is not None and count * config.bytes_per_class(count) > memory:
+            continue
+        index = WTAIndex.build(rows, bias=checked_bias, config=config, threads=threads)
+        size = sum(part for name, part in index.memory_report().items() if name != "rows")
+        fastest = min((p.microseconds for p in points if p.kept >= target), default=np.inf)
+        for candidates in (c for c in LADDER if c <= count):
+            top, microseconds = _timed_search(index, vectors, candidates, threads)
+            quality = compare(top, np.zeros((len(vectors), 0), np.float32), exact, candidates, checked)
+            setting = config.with_(candidates=candidates)
+            points.append(Point(setting, quality.kept, quality.recall, microseconds, size))
+            # More candidates only cost more: stop at the target, or where another config was already faster.
+            if quality.kept >= target or microseconds > 2 * fastest:
+                break
+        del index
+    good = [p for p in points if p.kept >= target]
+    chosen = min(good, key=lambda p: p.microseconds) if good else max(points, key=lambda p: p.kept)
+    return Tuned(chosen.config, bool(good), float(target), points)
+
+
+def _plans(classes: int, features: int) -> Iterator[HashConfig]:
+    """Yield the settings worth trying at this size."""
+    if classes <= EXACT_CLASSES:
+        yield HashConfig.exhaustive()
+        return
+    width = 1 << (features - 1).bit_length()
+    for bits in (64, 96, 128, 192, 256, 384, 512, 1024):
+        if bits <= 2 * width:
+            yield HashConfig.flat_sketch(bits)
+    if classes > TABLES_FROM and features >= 16:
+        yield HashConfig.probed_tables(classes, features)
+        yield HashConfig.probed_tables(classes, features, bands=64)
+
+
+def _timed_search(
+    index: WTAIndex, vectors: npt.NDArray[np.float32], candidates: int, threads: int | None
+) -> tuple[npt.NDArray[np.int64], float]:
+    """Return the best classes (queries, up to 10) and the faster of two timings, in microseconds per query."""
+    k = min(10, candidates)
+    seconds = []
+    for _ in range(2):
+        start = time.perf_counter()
+        found = index.search(vectors, k, candidates=candidates, threads=threads).classes
+        seconds.append(time.perf_counter() - start)
+    return found, min(seconds) / len(vectors) * 1e6
+
+
+def _label(config: HashConfig) -> str:
+    bits = config.scan_bits or config.sketch_bits
+    return f"{config.pipeline}" + (f" ({bits} bits)" if bits else "")
