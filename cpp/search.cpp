@@ -15,7 +15,7 @@ namespace manyclass {
 namespace {
 
 constexpr size_t kQueryBlock = 64;      // queries per turn under the lock
-constexpr size_t kFeatureBlock = 1024;  // a dot product is summed in pieces of this size: 64 queries' pieces fit L2
+constexpr size_t kFeatureBlock = 2048;  // a dot product is summed in pieces of this size: half of 64 queries’ pieces fit L2
 constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
 constexpr size_t kIdleScratch = 4;  // search buffers an index keeps for the next callers
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
@@ -420,10 +420,11 @@ private:
                                            starts_.begin());
             };
             const size_t begin = boundary(slice), end = slice + 1 == slices ? classes : boundary(slice + 1);
-            for (size_t at = 0; at < features; at += kFeatureBlock) {
-                const size_t piece = std::min(kFeatureBlock, features - at);
-                for (size_t id = begin; id < end; ++id) dots_of_class(id, at, piece);
-            }
+            // Few queries stay in cache whole: read each row once from end to end. Many do not: piece by piece.
+            const bool whole_rows = count_ * features <= kQueryBlock * kFeatureBlock;
+            const size_t stretch = whole_rows ? features : kFeatureBlock;
+            for (size_t at = 0; at < features; at += stretch)
+                for (size_t id = begin; id < end; ++id) dots_of_class(id, end, at, std::min(stretch, features - at));
         });
         for (uint32_t q = 0; q < count_; ++q)
             for (size_t i = 0; i < ids_[q].size(); ++i) {
@@ -432,14 +433,23 @@ private:
             }
     }
 
-    void dots_of_class(size_t id, size_t at, size_t piece) {
+    void dots_of_class(size_t id, size_t end, size_t at, size_t length) {
         const RowsView& rows = index_.rows_;
-        const size_t first = starts_[id], n = starts_[id + 1] - first;
+        const size_t first = starts_[id], n = starts_[id + 1] - first, element = rows.row_bytes() / rows.features;
         if (!n) return;
+        size_t next = id + 1;
+        while (next < end && starts_[next + 1] == starts_[next]) ++next;
+        const auto row_at = [&](size_t row) { return static_cast<const std::byte*>(rows.row(row)) + at * element; };
         const float* pieces[kQueryBlock];
-        for (size_t i = 0; i < n; ++i) pieces[i] = query(pairs_[first + i]) + at;
-        const auto* row = static_cast<const std::byte*>(rows.row(id)) + at * (rows.row_bytes() / rows.features);
-        kernels_.dots(row, rows.type, pieces, n, piece, sums_.data() + first);
+        for (size_t done = 0; done < length; done += kFeatureBlock) {
+            const size_t piece = std::min(kFeatureBlock, length - done);
+            // The next class's row, while this one is worked on: pieces are too short for the hardware to catch up.
+            if (next < end)
+                for (size_t byte = done * element; byte < (done + piece) * element; byte += 64)
+                    __builtin_prefetch(row_at(next) + byte, 0, 2);
+            for (size_t i = 0; i < n; ++i) pieces[i] = query(pairs_[first + i]) + at + done;
+            kernels_.dots(row_at(id) + done * element, rows.type, pieces, n, piece, sums_.data() + first);
+        }
     }
 
     // False where a logit is not finite.
