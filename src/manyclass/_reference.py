@@ -27,18 +27,22 @@ def ordered_keys(vector: Floats, exact: bool) -> Ints:
     """Return whole numbers that order as the vector's elements do, to 28 bits (exact) or 12 (fast)."""
     if exact:
         bits = (vector + np.float32(0)).view(np.int32)  # + 0 makes -0 equal to +0
-        return ((bits ^ ((bits >> 31) & 0x7FFFFFFF)) >> 4).astype(np.int64)
+        ordered: Ints = ((bits ^ ((bits >> 31) & 0x7FFFFFFF)) >> 4).astype(np.int64)
+        return ordered
     largest = np.abs(vector).max()
     if largest < TINIEST:
         return np.zeros(len(vector), np.int64)
-    return np.rint(vector * (KEY_LEVELS / largest)).astype(np.int64)
+    rounded: Ints = np.rint(vector * (KEY_LEVELS / largest)).astype(np.int64)
+    return rounded
 
 
 def window_elements(permutations: npt.NDArray[np.uint32], offsets: npt.NDArray[np.uint32], bands: int) -> Ints:
     """Return which elements each code compares: (bands, codes per band, window). See hasher.Windows."""
     band = np.arange(bands)
     positions = (offsets[band // 16].astype(np.int64) + (band % 16)[:, None, None]) % permutations.shape[1]
-    return permutations[(band // 16 % len(permutations))[:, None, None], positions].astype(np.int64)
+    copy = (band // 16 % len(permutations))[:, None, None]
+    elements: Ints = permutations[copy, positions].astype(np.int64)
+    return elements
 
 
 def winners(keys: Ints, elements: Ints) -> tuple[Ints, Ints, Ints, npt.NDArray[np.bool_]]:
@@ -57,7 +61,8 @@ def winners(keys: Ints, elements: Ints) -> tuple[Ints, Ints, Ints, npt.NDArray[n
 def bucket_numbers(codes: Ints, code_bits: int) -> Ints:
     """Return codes (bands, codes per band) spelled as one number per band, the first code lowest."""
     shifts = np.arange(codes.shape[-1]) * code_bits
-    return (codes << shifts).sum(-1)
+    numbers: Ints = (codes << shifts).sum(-1)
+    return numbers
 
 
 def row_buckets(row: Floats, elements: Ints, code_bits: int, exact: bool) -> Ints:
@@ -73,7 +78,8 @@ def row_buckets(row: Floats, elements: Ints, code_bits: int, exact: bool) -> Int
 
 def count_votes(query_buckets: Ints, silent: npt.NDArray[np.bool_], table: Ints) -> Ints:
     """Return in how many bands, silent ones left out, each class of table (classes, bands) shares the bucket."""
-    return ((table == query_buckets) & ~silent).sum(-1)
+    votes: Ints = ((table == query_buckets) & ~silent).sum(-1)
+    return votes
 
 
 def probe_order(
@@ -212,7 +218,8 @@ def sketch_scores(
     scores = q15_product(weighted, factors.astype(np.int64)) + q15_product(
         biases.astype(np.int64), np.asarray(beta, np.int64)
     )
-    return np.clip(scores, -32768, 32767)
+    clipped: Ints = np.clip(scores, -32768, 32767)
+    return clipped
 
 
 # Re-score and exact logits

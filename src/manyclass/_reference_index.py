@@ -74,6 +74,7 @@ class ReferenceIndex:
             kind: ReferenceSketch(bits, signs) for kind, bits in sizes.items() if bits and signs is not None
         }
         self.elements: Ints | None = None
+        self.table: Ints = np.zeros((0, 0), np.int64)
         if permutations is not None and offsets is not None:
             self.elements = spec.window_elements(permutations, offsets, bands)
             self.code_bits = offsets.shape[2].bit_length() - 1

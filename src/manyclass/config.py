@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from manyclass.errors import ConfigError
 
@@ -194,14 +194,19 @@ class HashConfig:
         return 8 + tables + sketches
 
 
-def _preferences(cls: type[Any], classes: int, features: int, target: float, changes: dict[str, Any]) -> list[Any]:
+_Config = TypeVar("_Config", bound=HashConfig)
+
+
+def _preferences(
+    cls: type[_Config], classes: int, features: int, target: float, changes: dict[str, Any]
+) -> list[_Config]:
     """Return configs for a size, best first; later ones need less memory."""
     if classes <= EXACT_CLASSES:
         return [cls.exhaustive(**changes)]
     width = 1 << (features - 1).bit_length()
-    bits = 96 if target < 0.97 else 128 if target <= 0.99 else 256
-    bits = max(64, min(bits, max(64, width)))
-    flat = [cls.flat_sketch(b, **changes) for b in (bits, 64, 32) if b <= bits]
+    bits = 128 if target < 0.95 else 256 if target <= 0.99 else 512
+    bits = min(2 * bits if features > 1024 else bits, 2 * max(32, width))
+    flat = [cls.flat_sketch(b, **changes) for b in (bits, 128, 64, 32) if b <= bits]
     if classes <= FLAT_SCAN_CLASSES or features < 16:
         return flat
     return [*(cls.probed_tables(classes, features, bands, **changes) for bands in (64, 48, 32)), *flat]

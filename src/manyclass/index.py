@@ -399,4 +399,5 @@ def fit_vote_weights(index: WTAIndex) -> Floats:
     spread = float(((x - x.mean()) ** 2).sum())
     slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread if spread > 0 else 1.0
     slope = max(slope, 1e-6)  # more votes never mean less
-    return (y.mean() + slope * (np.cbrt(np.arange(bands + 1)) - x.mean())).astype(np.float32)
+    weights: Floats = (y.mean() + slope * (np.cbrt(np.arange(bands + 1)) - x.mean())).astype(np.float32)
+    return weights
