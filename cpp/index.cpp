@@ -24,7 +24,9 @@ struct Index::Encoded {
     SketchRow scan, sketch;
 };
 
-Index::~Index() = default;
+Index::~Index() {
+    for (auto& slot : idle_) delete slot.load();
+}
 
 Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
              std::optional<Sketcher> sketcher)

@@ -3,10 +3,11 @@
 // Searches take the lock for reading, block of queries by block; updates prepare outside the lock and hold it for
 // writing only while they move classes: a search sees each class entirely before or entirely after a change.
 #pragma once
+#include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -132,8 +133,7 @@ private:
     std::vector<uint32_t> always_;
     std::vector<float> vote_weights_;
     mutable IndexLock lock_;
-    std::mutex idle_lock_;
-    std::vector<std::unique_ptr<SearchScratch>> idle_;
+    std::array<std::atomic<SearchScratch*>, 4> idle_{};  // no mutex: a forked child could inherit it locked
 };
 
 }  // namespace manyclass

@@ -2,14 +2,19 @@
 
 #include <pthread.h>
 
+#include <new>
+
 namespace manyclass {
 namespace {
 
 // Held shared by everyone inside any index; a fork takes it alone. Never destroyed: threads may outlive statics.
+// The child makes it anew instead of unlocking it: threads that were waiting for it do not exist there, yet a lock
+// would hand itself over to them.
 std::shared_mutex& fork_gate() {
-    static auto* gate = new std::shared_mutex;
-    static const int registered =
-        pthread_atfork([] { fork_gate().lock(); }, [] { fork_gate().unlock(); }, [] { fork_gate().unlock(); });
+    alignas(std::shared_mutex) static unsigned char storage[sizeof(std::shared_mutex)];
+    static std::shared_mutex* const gate = new (storage) std::shared_mutex;
+    static const int registered = pthread_atfork([] { fork_gate().lock(); }, [] { fork_gate().unlock(); },
+                                                 [] { new (&fork_gate()) std::shared_mutex; });
     (void)registered;
     return *gate;
 }

@@ -14,10 +14,10 @@
 namespace manyclass {
 namespace {
 
-constexpr size_t kQueryBlock = 64;      // queries per turn under the lock
-constexpr size_t kFeatureBlock = 2048;  // a dot product is summed in pieces of this size: half of 64 queries’ pieces fit L2
+constexpr size_t kQueryBlock = 64;  // queries per turn under the lock
+constexpr size_t kFeatureBlock =
+    2048;  // a dot product is summed in pieces of this size: half of 64 queries’ pieces fit L2
 constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
-constexpr size_t kIdleScratch = 4;  // search buffers an index keeps for the next callers
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Orders floats as best_first_key orders integers.
@@ -503,17 +503,13 @@ private:
 
 SearchStatus Index::search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out) {
     std::unique_ptr<SearchScratch> scratch;
-    {
-        std::lock_guard<std::mutex> one(idle_lock_);
-        if (!idle_.empty()) {
-            scratch = std::move(idle_.back());
-            idle_.pop_back();
-        }
-    }
+    for (auto& slot : idle_)
+        if (!scratch) scratch.reset(slot.exchange(nullptr));
     if (!scratch) scratch = std::make_unique<SearchScratch>();
     const SearchStatus status = Search(*this, plan, out, *scratch).run(queries, count);
-    std::lock_guard<std::mutex> one(idle_lock_);
-    if (idle_.size() < kIdleScratch) idle_.push_back(std::move(scratch));
+    for (auto& slot : idle_)
+        if (SearchScratch* empty = nullptr; scratch && slot.compare_exchange_strong(empty, scratch.get()))
+            scratch.release();
     return status;
 }
 

@@ -31,7 +31,7 @@ def index_class() -> Any:
 
         return ReferenceIndex
     _check_simd()
-    from manyclass import _native
+    import manyclass._native as _native
 
     return _native.Index
 
@@ -41,7 +41,7 @@ def backend_info() -> BackendInfo:
     if _wanted_backend() == "reference":
         return BackendInfo("reference", "numpy", ("numpy",), 1)
     _check_simd()
-    from manyclass import _native
+    import manyclass._native as _native
 
     return BackendInfo("native", _native.simd(), tuple(_native.available_simd()), default_threads())
 
@@ -54,7 +54,7 @@ def _wanted_backend() -> str:
 
 
 def _check_simd() -> None:
-    from manyclass import _native
+    import manyclass._native as _native
 
     wanted = os.environ.get("MANYCLASS_SIMD")
     if wanted and wanted not in _native.available_simd():

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass import _reference as spec
+import manyclass._reference as spec
 from manyclass._reference import Floats, Ints
 
 
