@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(wildcard cpp/*.cpp cpp/*.h cpp/kernels/* bindings/*)
 
-.PHONY: help demo test lint format sanitize bench-core wheel clean
+.PHONY: help demo test lint format bench-core wheel clean
 
 help:  ## Show what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -16,7 +16,7 @@ demo: $(VENV)/demo.stamp  ## Index 200,000 classes and compare with exact softma
 test: $(VENV)/test.stamp lint  ## Lint, type-check and run all tests
 	$(BIN)/python -m pytest
 
-lint: $(VENV)/test.stamp
+lint: $(VENV)/test.stamp  ## Format check, lint, types, import directions
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -72,7 +72,7 @@ public:
     void bind_rows(AnyRows rows, int type) {
         static constexpr size_t sizes[] = {4, 8, 2, 2};
         require(type >= 0 && type < 4 && rows.itemsize() == sizes[type], "row type");
-        require(rows.shape(1) == features_ && (features_ == 1 || rows.stride(1) == 1),
+        require(rows.shape(1) == features_ && (features_ == 1 || rows.shape(0) == 0 || rows.stride(1) == 1),
                 "rows must be dense in features");
         require(rows.shape(0) >= index->classes(), "rows are fewer than the classes");
         const RowsView view{static_cast<const std::byte*>(rows.data()),

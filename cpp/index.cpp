@@ -218,6 +218,13 @@ void Index::remove(std::span<const int64_t> ids) {
     std::erase_if(always_, [&](uint32_t id) { return removed_[id] != 0; });
 }
 
+void Index::set_always(std::span<const int64_t> ids) {
+    IndexLock::Writing writing(lock_);
+    always_.clear();
+    for (const int64_t id : ids)
+        if (removed_.empty() || !removed_[static_cast<size_t>(id)]) always_.push_back(static_cast<uint32_t>(id));
+}
+
 void Index::export_codes(uint32_t* codes) const {
     IndexLock::Reading reading(lock_);
     for (size_t id = 0; id < classes_; ++id)

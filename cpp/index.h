@@ -86,7 +86,7 @@ public:
     void append(size_t count, const float* bias, size_t threads);
     void remove(std::span<const int64_t> ids);
 
-    void set_always(std::span<const int64_t> ids) { always_.assign(ids.begin(), ids.end()); }
+    void set_always(std::span<const int64_t> ids);
     void set_vote_weights(std::span<const float> weights) { vote_weights_.assign(weights.begin(), weights.end()); }
 
     SearchStatus search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kQueryBlock = 64;  // queries per turn under the lock
 constexpr size_t kFeatureBlock =
-    2048;  // a dot product is summed in pieces of this size: half of 64 queries’ pieces fit L2
+    2048;  // a dot product is summed in pieces of this size: half of 64 queries' pieces fit L2
 constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 

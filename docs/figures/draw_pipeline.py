@@ -60,7 +60,11 @@ def draw() -> None:
         5.0,
         "paper",
         "tables → votes → exact",
-        [codes, ("find", "find", "band tables", "one bucket per band"), ("rank", "rank", "votes", "shared buckets; top K")],
+        [
+            codes,
+            ("find", "find", "band tables", "one bucket per band"),
+            ("rank", "rank", "votes", "shared buckets; top K"),
+        ],
     )
     lane(
         axes,

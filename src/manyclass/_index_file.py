@@ -1,4 +1,4 @@
-"""What an index file holds: settings and names in the header, arrays in sections; tables are rebuilt on loading.
+"""What an index file holds: settings in the header, arrays and names in sections; tables are rebuilt on loading.
 
 Rebuilding from the bucket numbers costs a counting sort, and leaves no offsets or ids in the file that could be wrong.
 """
@@ -61,9 +61,9 @@ def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threa
 
 
 def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, threads: int) -> "WTAIndex":
-    known = {field.name for field in fields(HashConfig)}
-    if set(meta["config"]) != known:
-        raise ValueError("unknown or missing settings")
+    unknown = set(meta["config"]) - {field.name for field in fields(HashConfig)}
+    if unknown:  # settings that were added after a file was written take their defaults
+        raise ValueError(f"unknown settings {sorted(unknown)}")
     config = HashConfig(**meta["config"])
     count, features = meta["classes"], meta["features"]
     if not (isinstance(count, int) and isinstance(features, int) and 0 < features <= 2**24 and 0 <= count < 2**32):
@@ -142,6 +142,8 @@ def _storable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
 def _loaded(rows: npt.NDArray[Any], stored: np.dtype[Any]) -> npt.NDArray[Any]:
     if stored != BF16:
         return rows
-    import ml_dtypes  # the only NumPy type for bfloat16; whoever saved such rows has it
-
+    try:
+        import ml_dtypes
+    except ImportError as missing:
+        raise ImportError("the file's rows are bfloat16, which NumPy lacks; `pip install ml_dtypes`") from missing
     return rows.view(ml_dtypes.bfloat16)

@@ -13,6 +13,14 @@ Ids = npt.NDArray[np.int64]
 ROW_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 
 
+def as_array(name: str, values: Any) -> npt.NDArray[Any]:
+    """Return np.asarray of what was given; lists of unequal lengths and the like are refused by name."""
+    try:
+        return np.asarray(values)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"{name} cannot be read as an array ({error}); pass a NumPy array") from error
+
+
 def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
     """Return the rows as the core may view them, and their type number. Never copies: an index keeps a view."""
     if not isinstance(rows, np.ndarray):
@@ -27,7 +35,7 @@ def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
         raise InputError(f"{name} has shape {rows.shape}: no features; give at least one column")
     if rows.shape[0] > 2**32 - 2:
         raise InputError(f"{name} has {rows.shape[0]} rows; one index holds at most {2**32 - 2}: split it")
-    dense = rows.shape[1] == 1 or rows.strides[1] == rows.itemsize
+    dense = rows.shape[1] == 1 or rows.strides[1] == rows.itemsize or not len(rows)
     if not dense or not rows.flags.aligned or rows.strides[0] % rows.itemsize:
         raise InputError(
             f"{name} has strides {rows.strides}: features must be adjacent and aligned, because an index keeps a view; "
@@ -42,7 +50,7 @@ def check_vectors(name: str, vectors: Any, features: int) -> tuple[Floats, bool]
 
     Does not look for NaN: the core does, and `not_finite` words the error.
     """
-    array = np.asarray(vectors)
+    array = as_array(name, vectors)
     if array.dtype.char not in "fde" and array.dtype.name not in ROW_TYPES:
         raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
     single = array.ndim == 1
@@ -68,7 +76,7 @@ def check_finite(name: str, vectors: Floats) -> None:
 
 def check_floats(name: str, values: Any, count: int) -> Floats:
     """Return `count` finite floats as contiguous float32."""
-    array = np.asarray(values)
+    array = as_array(name, values)
     if array.dtype.name not in ROW_TYPES:
         raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
     if array.shape != (count,):
@@ -83,7 +91,7 @@ def check_floats(name: str, values: Any, count: int) -> Floats:
 
 def check_ids(name: str, ids: Any, classes: int) -> Ids:
     """Return class ids as contiguous int64 in [0, classes)."""
-    array = np.atleast_1d(np.arange(classes)[ids] if isinstance(ids, slice) else np.asarray(ids))
+    array = np.atleast_1d(np.arange(classes)[ids] if isinstance(ids, slice) else as_array(name, ids))
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

@@ -172,7 +172,7 @@ class ReferenceIndex:
         self.always = self.always[self._removed[self.always] == 0]
 
     def set_always(self, ids: Ints) -> None:
-        self.always = ids
+        self.always = ids[self._removed[ids] == 0] if len(self._removed) else ids
 
     def set_vote_weights(self, weights: Floats) -> None:
         self.vote_weights = weights

@@ -170,14 +170,14 @@ class HashConfig:
         """
         _between("classes", classes, 0, 2**32 - 2)
         _between("features", features, 1, 2**20)
-        if not (isinstance(target, float | int) and 0 < target <= 1):
-            raise ConfigError(f"target={target!r} is not a share between 0 and 1; try 0.99")
+        check_target(target)
         if memory is not None:
             _between("memory", memory, 1, 2**60)
-        for config in _preferences(cls, classes, features, float(target), changes):
+        preferences = _preferences(cls, classes, features, float(target), changes)
+        for config in preferences:
             if memory is None or classes * config.bytes_per_class(classes) <= memory:
                 return config
-        smallest = classes * 12
+        smallest = math.ceil(min(classes * config.bytes_per_class(classes) for config in preferences))
         raise ConfigError(
             f"memory={memory} is too little for {classes} classes: the smallest index takes about {smallest} bytes; "
             f"give at least that, or HashConfig.exhaustive()"
@@ -191,7 +191,8 @@ class HashConfig:
         headers = 12 * self.bands * 2**self.bucket_bits * blocks / max(1, classes) if self.bands else 0
         tables = self.bands * (code_bytes + 1.1 * id_bytes) + headers
         sketches = sum(bits / 8 + 4 for bits in (self.scan_bits, self.sketch_bits) if bits)
-        return 8 + tables + sketches
+        positions = 8 if self.scan_bits else 0  # where each class is in the scan, and back
+        return 8 + tables + sketches + positions
 
 
 _Config = TypeVar("_Config", bound=HashConfig)
@@ -210,6 +211,12 @@ def _preferences(
     if classes <= FLAT_SCAN_CLASSES or features < 16:
         return flat
     return [*(cls.probed_tables(classes, features, bands, **changes) for bands in (64, 48, 32)), *flat]
+
+
+def check_target(target: object) -> None:
+    """Raise unless target is a share of the accuracy, above 0 and up to 1."""
+    if isinstance(target, bool) or not (isinstance(target, float | int) and 0 < target <= 1):
+        raise ConfigError(f"target={target!r} is not a share between 0 and 1; try 0.99")
 
 
 def _between(name: str, value: object, low: int, high: int) -> None:

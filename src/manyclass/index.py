@@ -31,6 +31,7 @@ from manyclass.quality import Quality, compare, exact_answer
 
 Progress = Callable[[int, int], None]
 BUILD_SLICE = 65_536  # rows between two calls of a progress callback
+MOST_K = 65_536  # best classes a search may ask for where there are fewer classes than that
 SAMPLE = 20_000  # rows from which centre and vote weights are estimated
 
 
@@ -60,6 +61,7 @@ class WTAIndex:
         self.features = features
         self.names: list[str] | None = None
         self._rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
+        self._owned = self._rows[:0]  # room for appended rows; empty while the rows are the caller's
         self._always: Ids = np.empty(0, np.int64)
         self._vote_weights: Floats = np.zeros(1, np.float32)
         self._state = index_class()(
@@ -100,6 +102,8 @@ class WTAIndex:
             raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         checked_bias = None if bias is None else check_floats("bias", bias, count)
         checked_names = None if names is None else check_names("names", names, count)
+        if progress is not None and not callable(progress):
+            raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
         workers = _threads(threads)
         index = cls(config, features)
         index.names = checked_names
@@ -141,6 +145,8 @@ class WTAIndex:
         """
         k = check_count("k", k)
         wanted, keep = self._breadth(candidates)
+        if k > max(self.classes, MOST_K):
+            raise InputError(f"k={k} is more than there are classes ({self.classes}); ask for fewer")
         if k > (self.config.candidates if candidates is None else candidates):
             raise InputError(f"k={k} is more than candidates={candidates or self.config.candidates}; raise candidates")
         vectors, single = check_vectors("queries", queries, self.features)
@@ -182,6 +188,7 @@ class WTAIndex:
 
         Only bands whose bucket changed are touched. All is checked before anything changes.
         """
+        workers = _threads(threads)
         wanted = check_ids("ids", ids, self.classes)
         checked_bias = None if bias is None else check_floats("bias", bias, len(wanted))
         if (rows is not None or bias is not None) and len(np.unique(wanted)) != len(wanted):
@@ -192,10 +199,10 @@ class WTAIndex:
             if not self._rows.flags.writeable:
                 raise InputError("the index's rows are read-only (a memory map?); load with mmap=False or rebuild")
         else:
-            bad = self._state.first_bad_row(wanted, _threads(threads))
+            bad = self._state.first_bad_row(wanted, workers)
             if bad < len(wanted):
                 raise not_finite("rows", int(wanted[bad]))
-        self._state.refresh(wanted, checked_bias, new_bytes, _threads(threads))
+        self._state.refresh(wanted, checked_bias, new_bytes, workers)
 
     def append(
         self,
@@ -205,33 +212,45 @@ class WTAIndex:
         names: Sequence[str] | None = None,
         threads: int | None = None,
     ) -> range:
-        """Add classes and return their ids. From then on the index owns a copy of all rows, with room to grow."""
-        new = np.asarray(rows)
-        count = len(new) if new.ndim == 2 else 0
+        """Add classes and return their ids. From then on the index owns a copy of all rows, with room to grow.
+
+        One thread at a time may append, remove or refresh; searches may go on meanwhile.
+        """
+        workers = _threads(threads)
+        vectors, single = check_vectors("rows", rows, self.features)
+        if single:
+            raise InputError(f"rows has shape {vectors.shape[1:]}; expected (count, {self.features})")
+        count = len(vectors)
         checked_bias = None if bias is None else check_floats("bias", bias, count)
         if (names is None) != (self.names is None) and self.classes:
             raise InputError(f"names is {'missing' if names is None else 'given'}, unlike for the first classes")
         checked_names = None if names is None else check_names("names", names, count)
         added = self._new_rows("rows", rows, count).view(self._rows.dtype)
         first = self.classes
-        grown = np.empty((max(first + count, first + first // 2), self.features), self._rows.dtype)
-        grown[:first] = self._rows[:first]
+        grown = self._owned
+        if len(grown) < first + count:
+            grown = np.empty((first + count + first // 2, self.features), self._rows.dtype)
+            grown[:first] = self._rows[:first]
+            self._owned = grown
         grown[first : first + count] = added
         self._bind(grown[: first + count])
-        self._state.append(count, checked_bias, _threads(threads))
+        self._state.append(count, checked_bias, workers)
         if checked_names is not None:
             self.names = [*(self.names or []), *checked_names]
         return range(first, first + count)
 
     def remove(self, ids: npt.ArrayLike | slice) -> None:
         """Take classes out: no search returns them again. Ids of the others stay as they are."""
-        self._state.remove(check_ids("ids", ids, self.classes))
+        gone = check_ids("ids", ids, self.classes)
+        self._state.remove(gone)
+        self._always = self._always[~np.isin(self._always, gone)]
 
     def rebind(self, rows: npt.NDArray[Any]) -> None:
         """Look at another array of the same shape (a moved or reloaded weight); call `refresh` for rows that differ."""
         check_rows("rows", rows)
         if rows.shape != (self.classes, self.features):
             raise InputError(f"rows has shape {rows.shape}; expected {(self.classes, self.features)}")
+        self._owned = self._rows[:0]
         self._bind(rows)
 
     def check(
@@ -251,9 +270,9 @@ class WTAIndex:
         if checked is not None and len(checked) != len(vectors):
             raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
         k = min(check_count("k", k), wanted)
-        exact = exact_answer(self._rows[: self.classes], self._state.bias(), vectors, k, self._state.removed())
         found = self.search(vectors, k, candidates=wanted, threads=threads).classes
         _, logits = self.retrieve(vectors, wanted, threads=threads)
+        exact = exact_answer(self._rows[: self.classes], self._state.bias(), vectors, k, self._state.removed())
         return compare(found, logits, exact, wanted, checked)
 
     def save(self, path: str | os.PathLike[str]) -> None:

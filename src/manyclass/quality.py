@@ -66,10 +66,10 @@ def exact_answer(
         logits = queries @ chunk.T + bias[begin : begin + len(chunk)]
         if removed is not None and len(removed):
             logits[:, removed[begin : begin + len(chunk)] == 1] = -np.inf
-        highest = np.maximum(logits.max(axis=1), np.float32(-3e38)).astype(np.float64)
-        normalizer = np.logaddexp(
-            normalizer, highest + np.log(np.exp(logits - highest[:, None].astype(np.float32)).sum(axis=1))
-        )
+        highest = np.maximum(logits.max(axis=1), np.float32(-3e38))
+        with np.errstate(divide="ignore", invalid="ignore"):  # all classes of the chunk may be removed
+            summed = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1, dtype=np.float64))
+            normalizer = np.where(summed > -np.inf, np.logaddexp(normalizer, summed), normalizer)
         top = np.argpartition(-logits, min(k, len(chunk)) - 1, axis=1)[:, :k] if len(chunk) > k else None
         ids = np.broadcast_to(np.arange(len(chunk)), logits.shape) if top is None else top
         joined = np.concatenate([best, ids + begin], axis=1)
@@ -86,7 +86,7 @@ def compare(found: Ids, candidate_logits: Floats, exact: ExactAnswer, candidates
     wanted = exact.classes[:, :k]
     present = wanted >= 0
     hits = (found[:, :, None] == wanted[:, None, :]) & present[:, None, :]
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):  # -inf minus -inf where there is no class at all
         covered = np.exp(candidate_logits.astype(np.float64) - exact.normalizer[:, None]).sum(axis=1)
     answered = exact.normalizer > -np.inf
     accuracies: tuple[float, float] | tuple[None, None] = (None, None)

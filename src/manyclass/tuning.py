@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._inputs import check_finite, check_floats, check_ids, check_rows, check_vectors
-from manyclass.config import EXACT_CLASSES, HashConfig
+from manyclass.config import EXACT_CLASSES, HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import WTAIndex
 from manyclass.quality import compare, exact_answer
@@ -99,12 +99,12 @@ def tune(
     check_finite("queries", vectors)
     if not len(vectors) or not count:
         raise InputError(f"queries has shape {vectors.shape} and rows {rows.shape}; tuning needs some of both")
-    if not (isinstance(target, float | int) and 0 < target <= 1):
-        raise InputError(f"target={target!r} is not a share between 0 and 1; try 0.99")
+    check_target(target)
     checked = None if labels is None else check_ids("labels", labels, count)
     if checked is not None and len(checked) != len(vectors):
         raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
     checked_bias = np.zeros(count, np.float32) if bias is None else check_floats("bias", bias, count)
+    WTAIndex.build(rows, bias=checked_bias, config=HashConfig.exhaustive(), threads=threads)  # checks the rows
     vectors = vectors[:most_queries]
     checked = None if checked is None else checked[:most_queries]
     exact = exact_answer(rows, checked_bias, vectors, min(10, count))
@@ -115,7 +115,7 @@ def tune(
         index = WTAIndex.build(rows, bias=checked_bias, config=config, threads=threads)
         size = sum(part for name, part in index.memory_report().items() if name != "rows")
         fastest = min((p.microseconds for p in points if p.kept >= target), default=np.inf)
-        for candidates in (c for c in LADDER if c <= count):
+        for candidates in [c for c in LADDER if c <= count] or [count]:
             top, microseconds = _timed_search(index, vectors, candidates, threads)
             quality = compare(top, np.zeros((len(vectors), 0), np.float32), exact, candidates, checked)
             setting = config.with_(candidates=candidates)
@@ -124,6 +124,8 @@ def tune(
             if quality.kept >= target or microseconds > 2 * fastest:
                 break
         del index
+    if not points:
+        raise InputError(f"memory={memory} is too little for any index of {count} classes; give more, or None")
     good = [p for p in points if p.kept >= target]
     chosen = min(good, key=lambda p: p.microseconds) if good else max(points, key=lambda p: p.kept)
     return Tuned(chosen.config, bool(good), float(target), points)

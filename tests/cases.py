@@ -1,0 +1,145 @@
+"""What the tests share: a config of every pipeline, awkward problems, and all of an index that must match."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass import HashConfig, WTAIndex
+
+Array = npt.NDArray[Any]
+ROOT = Path(__file__).resolve().parents[1]
+ABSENT = 0xFFFFFFFF  # exported code of a class that is in no table
+
+PIPELINES: dict[str, HashConfig] = {
+    "exhaustive": HashConfig.exhaustive(),
+    "flat sketch": HashConfig.flat_sketch(96),
+    "flat sketch, re-ranked": HashConfig.flat_sketch(32, 160, breadth=3),
+    "paper": HashConfig.paper(codes=30, bands=10),
+    "paper, fast keys": HashConfig.paper(codes=34, bands=17, keys="fast", skip_silent=True),
+    "re-score": HashConfig.paper(codes=51, bands=17, rescore=True, breadth=3, always=5),
+    "tables and sketch": HashConfig.paper(codes=51, bands=17, sketch_bits=64, breadth=3),
+    "probes and sketch": HashConfig(
+        window=4, codes=36, bands=9, keys="fast", probes=8, sketch_bits=160, breadth=6, always=7
+    ),
+    "probes": HashConfig(window=2, codes=63, bands=9, keys="fast", probes=3, breadth=6, skip_silent=True),
+}
+
+
+class Problem(NamedTuple):
+    rows: Array  # (classes, features) float32
+    bias: Array  # (classes,)
+    queries: Array  # (6, features): ReLU outputs, one of them zero, one constant, one a class row
+
+
+def fitted(config: HashConfig, features: int) -> HashConfig | None:
+    """Return the config with the widest window that fits, or None where tables are impossible."""
+    if not config.bands or features >= config.window:
+        return config
+    return config.with_(window=1 << (features.bit_length() - 1)) if features > 1 else None
+
+
+def problem(classes: int, features: int, seed: int = 0) -> Problem:
+    """Return a problem with zero, constant and duplicate rows, and queries full of zeros."""
+    rng = np.random.default_rng([seed, classes, features])
+    rows = rng.normal(size=(classes, features)).astype(np.float32)
+    if classes > 4:
+        rows[0] = 0
+        rows[classes // 2] = 1
+        rows[-1] = rows[1]
+    queries = np.maximum(rng.normal(size=(6, features)), 0).astype(np.float32)
+    queries[3] = 0
+    queries[4] = 2
+    queries[5] = rows[classes // 3]
+    return Problem(rows, rng.normal(size=classes).astype(np.float32), queries)
+
+
+@contextmanager
+def backend(name: str) -> Iterator[None]:
+    """Make indexes created inside use this backend: native or reference."""
+    before = os.environ.get("MANYCLASS_BACKEND")
+    os.environ["MANYCLASS_BACKEND"] = name
+    try:
+        yield
+    finally:
+        os.environ.pop("MANYCLASS_BACKEND")
+        if before is not None:
+            os.environ["MANYCLASS_BACKEND"] = before
+
+
+def exported_codes(index: WTAIndex) -> Array:
+    """Return the bucket number of every class in every band, (classes, bands)."""
+    codes = np.empty((index.classes, index.config.bands), np.uint32)
+    index._state.export_codes(codes)
+    return codes
+
+
+def exported_sketch(index: WTAIndex, kind: str) -> tuple[Array, Array, Array]:
+    """Return sign bits, factors and biases of every class; kind: scan or sketch."""
+    bits = index.config.scan_bits if kind == "scan" else index.config.sketch_bits
+    codes = np.empty((index.classes, bits // 8), np.uint8)
+    factors, biases = np.empty(index.classes, np.int16), np.empty(index.classes, np.int16)
+    index._state.export_sketch(kind, codes, factors, biases)
+    return codes, factors, biases
+
+
+def integers(index: WTAIndex, queries: Array, candidates: int = 20, **options: Any) -> dict[str, Array]:
+    """Return all that is promised to be the same bits on every backend, instruction set and thread count."""
+    kept = {
+        "candidates": index.retrieve(queries, candidates, **options)[0],
+        "norms": index._state.norms(),
+        "bias": index._state.bias(),
+        "removed": index._state.removed(),
+    }
+    if index.config.bands:
+        kept["codes"] = exported_codes(index)
+        kept["votes"] = np.stack([index.votes(query) for query in queries])
+    for kind, bits in (("scan", index.config.scan_bits), ("sketch", index.config.sketch_bits)):
+        if bits:
+            names = (f"{kind} bits", f"{kind} factors", f"{kind} biases")
+            kept |= dict(zip(names, exported_sketch(index, kind), strict=True))
+            kept[f"{kind} scales"] = np.array(index._state.sketch_scales(kind))
+    return kept
+
+
+def assert_same(left: dict[str, Array], right: dict[str, Array]) -> None:
+    assert left.keys() == right.keys()
+    for name in left:
+        np.testing.assert_array_equal(left[name], right[name], err_msg=name)
+
+
+def dense_logits(rows: Array, bias: Array | None, queries: Array) -> Array:
+    """Return the exact logits in float64, (queries, classes)."""
+    logits = np.asarray(queries).astype(np.float64) @ np.asarray(rows).astype(np.float64).T
+    return logits if bias is None else logits + np.asarray(bias).astype(np.float64)
+
+
+def rounding(rows: Array, bias: Array | None, queries: Array) -> Array:
+    """Return how far a float32 logit may be from the exact one, (queries, classes): 1e-5 of its terms' size."""
+    magnitudes = dense_logits(np.abs(rows), None if bias is None else np.abs(bias), np.abs(queries))
+    return 1e-5 * magnitudes + 1e-30
+
+
+def updates(features: int, classes: int) -> dict[str, Callable[[WTAIndex], object]]:
+    """Return a fixed sequence of changes: a refresh with large rows, a refresh in place, an append, a removal."""
+    rng = np.random.default_rng([features, classes, 7])
+    some = rng.permutation(classes)[: classes // 3 + 1]
+    new_rows = (3 * rng.normal(size=(len(some), features))).astype(np.float32)
+    new_bias = 5 * rng.normal(size=len(some))
+    more = rng.normal(size=(5, features)).astype(np.float32)
+
+    def in_place(index: WTAIndex) -> None:
+        index.rows[: classes // 2] *= index.rows.dtype.type(-2)
+        index.refresh(slice(0, classes // 2))
+
+    return {
+        "refresh with rows": lambda index: index.refresh(some, rows=new_rows, bias=new_bias),
+        "refresh in place": in_place,
+        "append": lambda index: index.append(more, bias=np.arange(5.0)),
+        "remove": lambda index: index.remove([0, classes + 2]),
+        "refresh of a removed class": lambda index: index.refresh([0], rows=more[:1]),
+    }

@@ -1,0 +1,263 @@
+// Searches while another thread refreshes, appends and removes: run under ThreadSanitizer (tests/test_sanitizers.py).
+//
+// Every row is scale * pattern, with one of two patterns of its class and one of a few scales. So each logit that a
+// search returns must be scale * (query · pattern) for one such pair: anything else is a torn row. And when a class's
+// two patterns are searched together, one of them must find it: it is always in its old bucket or in its new one.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <numeric>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "../../cpp/index.h"
+#include "../../cpp/parallel.h"
+
+using namespace manyclass;
+
+namespace {
+
+constexpr size_t kFeatures = 40, kClasses = 200, kSpare = 40, kAppend = 4;
+constexpr float kScales[] = {1.0f, 2.0f, 1.5f};
+
+struct Pipeline {
+    const char* name;
+    size_t bands, planes, window, probes, scan_bits, sketch_bits, candidates, keep;
+    bool exact_keys, rescore;
+};
+
+constexpr Pipeline kPipelines[] = {
+    {"paper tables", 20, 2, 16, 1, 0, 0, 30, 30, true, false},
+    {"re-score", 20, 2, 16, 1, 0, 0, 30, 90, true, true},
+    {"flat sketch", 0, 0, 0, 1, 96, 0, 60, 60, true, false},
+    {"flat sketch, re-ranked", 0, 0, 0, 1, 64, 160, 40, 120, true, false},
+    {"tables and sketch", 20, 2, 16, 1, 0, 64, 30, 200, true, false},
+    {"probes and sketch", 24, 3, 4, 4, 0, 160, 40, 2000, false, false},
+    {"exhaustive", 0, 0, 0, 1, 0, 0, kClasses + kSpare, kClasses + kSpare, true, false},
+};
+
+[[noreturn]] void fail(const Pipeline& pipeline, const char* what, size_t id) {
+    std::fprintf(stderr, "%s: %s (class %zu)\n", pipeline.name, what, id);
+    std::exit(1);
+}
+
+class Rows {
+public:
+    explicit Rows(std::mt19937& random) : patterns_(2 * (kClasses + kSpare) * kFeatures) {
+        std::normal_distribution<float> normal;
+        for (float& value : patterns_) value = normal(random);
+        values_.assign(patterns_.begin(), patterns_.begin() + (kClasses + kSpare) * kFeatures);
+    }
+    const float* pattern(size_t id, size_t version) const {
+        return patterns_.data() + (version * (kClasses + kSpare) + id) * kFeatures;
+    }
+    RowsView view() const {
+        return {reinterpret_cast<const std::byte*>(values_.data()), kFeatures * sizeof(float), kClasses + kSpare,
+                kFeatures, RowType::f32};
+    }
+
+private:
+    std::vector<float> values_, patterns_;
+};
+
+Index make_index(const Pipeline& p, std::mt19937& random) {
+    std::optional<Hasher> hasher;
+    size_t bits = 0;
+    if (p.bands) {
+        std::vector<uint32_t> permutation(kFeatures), offsets;
+        std::iota(permutation.begin(), permutation.end(), 0u);
+        std::vector<uint32_t> dealt = permutation;
+        std::shuffle(permutation.begin(), permutation.end(), random);
+        for (size_t code = 0; code < (p.bands + 15) / 16 * p.planes; ++code) {
+            std::shuffle(dealt.begin(), dealt.end(), random);
+            offsets.insert(offsets.end(), dealt.begin(), dealt.begin() + static_cast<ptrdiff_t>(p.window));
+        }
+        const auto code_bits = static_cast<size_t>(__builtin_ctzll(p.window));
+        bits = code_bits * p.planes;
+        hasher.emplace(HasherShape{kFeatures, p.bands, p.planes, p.window, code_bits, 1, p.exact_keys},
+                       permutation.data(), offsets.data());
+    }
+    constexpr size_t width = 64;
+    std::vector<float> signs(4 * 2 * width);
+    for (float& sign : signs) sign = random() & 1 ? 1.0f : -1.0f;
+    const auto sketcher = [&](size_t sketch_bits) -> std::optional<Sketcher> {
+        if (!sketch_bits) return std::nullopt;
+        return Sketcher(kFeatures, sketch_bits, width, signs.data());
+    };
+    return Index({kFeatures, false, p.rescore, p.probes == 1}, std::move(hasher), bits, sketcher(p.scan_bits),
+                 sketcher(p.sketch_bits));
+}
+
+float dot(const float* a, const float* b) {
+    return std::inner_product(a, a + kFeatures, b, 0.0f);
+}
+
+class Run {
+public:
+    Run(const Pipeline& pipeline, size_t rounds)
+        : pipeline_(pipeline), rounds_(rounds), random_(7), rows_(random_), index_(make_index(pipeline, random_)) {
+        const std::vector<float> centre(kFeatures, 0.0f);
+        index_.bind_rows(rows_.view());
+        index_.start_build(kClasses, nullptr, centre.data());
+        if (index_.encode(0, kClasses, 2) != kClasses) fail(pipeline_, "encode refused a row", 0);
+        index_.finish_build(2);
+        if (pipeline_.rescore) {
+            std::vector<float> weights(pipeline_.bands + 1);
+            for (size_t votes = 0; votes < weights.size(); ++votes) weights[votes] = std::cbrt(float(votes));
+            index_.set_vote_weights(weights);
+        }
+    }
+
+    void run() {
+        std::thread first([this] { search(1); }), second([this] { search(2); }), codes([this] { look_on(); });
+        for (size_t round = 0; round < rounds_; ++round) {
+            update(round);
+            while (searches_ < round) std::this_thread::yield();  // as many searches as updates
+        }
+        done_ = true;
+        first.join();
+        second.join();
+        codes.join();
+        if (index_.classes() != kClasses + kSpare) fail(pipeline_, "appended classes are missing", index_.classes());
+        std::printf("%s: %zu rounds, %zu searches\n", pipeline_.name, rounds_, searches_.load());
+    }
+
+private:
+    // The first half of the classes is only refreshed, so it stays findable; the second half is removed bit by bit.
+    void update(size_t round) {
+        const size_t count = 1 + round % 33;
+        std::vector<int64_t> ids;
+        std::vector<float> fresh, bias;
+        for (size_t i = 0; i < count; ++i) {
+            const size_t id = (round * 37 + i) % kClasses;
+            const float scale = kScales[(round + id) % std::size(kScales)];
+            const float* pattern = rows_.pattern(id, (round / 2 + id) % 2);
+            ids.push_back(static_cast<int64_t>(id));
+            for (size_t j = 0; j < kFeatures; ++j) fresh.push_back(scale * pattern[j]);
+            bias.push_back(0.0f);
+        }
+        const size_t threads = 1 + round % 5;
+        index_.refresh(ids, round % 3 ? nullptr : bias.data(), reinterpret_cast<const std::byte*>(fresh.data()),
+                       threads);
+        if (round % 4 == 0) {
+            ids.resize(1);
+            index_.refresh(ids, nullptr, nullptr, threads);  // re-hash in place
+            if (index_.first_bad_row(ids, threads) != 1) fail(pipeline_, "a good row is called bad", 0);
+        }
+        if (index_.classes() < kClasses + kSpare && (round % 3 == 0 || round + 1 == rounds_)) {
+            const size_t left = kClasses + kSpare - index_.classes();
+            index_.append(round + 1 == rounds_ ? left : std::min(kAppend, left), nullptr, threads);
+            index_.bind_rows(rows_.view());
+        }
+        if (round % 5 == 0) {
+            const int64_t gone = static_cast<int64_t>(kClasses / 2 + round / 5 % (kClasses / 2));
+            index_.remove({&gone, 1});
+            removed_[static_cast<size_t>(gone)].store(true);
+        }
+    }
+
+    void search(size_t seed) {
+        const size_t k = pipeline_.candidates, most = 70;
+        std::vector<int64_t> classes(most * k), ids(most * k);
+        std::vector<float> logits(most * k), id_logits(most * k), log_probs(most * k), queries;
+        for (size_t turn = 0; !done_ || turn < 3; ++turn) {
+            // More than one block of 64, a few, or one; each class by both its patterns, in the same block.
+            const size_t count = turn % 7 == 0 ? most : 2 + turn % 3 * 2;
+            queries.clear();
+            const auto wanted = [&](size_t q) { return (turn * 13 + seed * 31 + q / 2 * 5) % (kClasses / 2); };
+            for (size_t q = 0; q < count; ++q) {
+                const float* pattern = rows_.pattern(wanted(q), q % 2);
+                queries.insert(queries.end(), pattern, pattern + kFeatures);
+            }
+            const auto gone = snapshot();
+            const SearchPlan plan{k, pipeline_.keep, pipeline_.probes, 1 + (turn + seed) % 4};
+            const SearchStatus status =
+                index_.search(queries.data(), count, plan,
+                              {classes.data(), logits.data(), log_probs.data(), ids.data(), id_logits.data(), k});
+            if (status.what != SearchStatus::fine) fail(pipeline_, "a good query is called bad", status.query);
+            for (size_t q = 0; q < count; ++q) {
+                const int64_t* found = ids.data() + q * k;
+                check_row(queries.data() + q * kFeatures, found, id_logits.data() + q * k, gone);
+                if (classes[q * k] >= 0 && !std::count(found, found + k, classes[q * k]))
+                    fail(pipeline_, "the best class is not a candidate", wanted(q));
+                if (q % 2 && !std::count(found - k, found + k, static_cast<int64_t>(wanted(q))))
+                    fail(pipeline_, "a class in neither its old nor its new bucket", wanted(q));
+            }
+            ++searches_;
+        }
+    }
+
+    std::vector<bool> snapshot() const {
+        std::vector<bool> gone(kClasses + kSpare);
+        for (size_t id = 0; id < gone.size(); ++id) gone[id] = removed_[id].load();
+        return gone;
+    }
+
+    void check_row(const float* query, const int64_t* ids, const float* logits, const std::vector<bool>& gone) const {
+        for (size_t i = 0; i < pipeline_.candidates && ids[i] >= 0; ++i) {
+            const auto id = static_cast<size_t>(ids[i]);
+            if (id >= kClasses + kSpare) fail(pipeline_, "an id that never existed", id);
+            if (gone[id]) fail(pipeline_, "a removed class came back", id);
+            if (i && ids[i] <= ids[i - 1]) fail(pipeline_, "candidates are not ascending", id);
+            bool whole = false;
+            for (size_t version = 0; version < 2; ++version)
+                for (const float scale : kScales)
+                    whole |= std::fabs(logits[i] - scale * dot(query, rows_.pattern(id, version))) <= 1e-3f;
+            if (!whole) fail(pipeline_, "a torn row", id);
+        }
+    }
+
+    // Whoever saves or inspects the index reads beside the updates.
+    void look_on() {
+        std::vector<uint16_t> votes(kClasses + kSpare);
+        while (!done_) {
+            if (pipeline_.bands) index_.votes(rows_.pattern(3, 0), votes.data());
+            std::this_thread::yield();
+        }
+    }
+
+    const Pipeline& pipeline_;
+    const size_t rounds_;
+    std::mt19937 random_;
+    Rows rows_;
+    Index index_;
+    std::atomic<bool> done_{false};
+    std::atomic<size_t> searches_{0};
+    std::atomic<bool> removed_[kClasses + kSpare] = {};
+};
+
+// The pool must stay right while it grows and when rounds of many threads alternate with rounds of few: a thread that
+// comes late may not take part in a round it does not belong to.
+void change_the_number_of_threads() {
+    for (size_t round = 0; round < 1600; ++round) {
+        const size_t threads = round % 2 ? 2 : 2 + round / 64;
+        std::vector<std::atomic<int>> done(64);
+        parallel_for(done.size(), threads, [&](size_t task, size_t worker) {
+            if (worker >= threads || done[task]++) {
+                std::fprintf(stderr, "task %zu on worker %zu of %zu, or twice\n", task, worker, threads);
+                std::exit(1);
+            }
+            if (task % 5 == 0) std::this_thread::yield();
+        });
+        for (const auto& times : done)
+            if (times != 1) {
+                std::fprintf(stderr, "a task was not done with %zu threads\n", threads);
+                std::exit(1);
+            }
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const size_t rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 100;
+    const std::string only = argc > 2 ? argv[2] : "";
+    change_the_number_of_threads();
+    for (const Pipeline& pipeline : kPipelines)
+        if (only.empty() || only == pipeline.name) Run(pipeline, rounds).run();
+    return 0;
+}
