@@ -4,6 +4,8 @@ The table is a product: entry points are grouped by the kind of argument they ta
 with one declared outcome each. Long because the lists are; the machinery is at the end.
 """
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,6 +202,7 @@ BREADTHS: Awkward = {
     "above N": (lambda x: CLASSES + 1, EXACT),
     "2**62": (lambda x: 2**62, EXACT),
 }
+THREADS: Awkward = {**COUNTS, "None": (lambda x: None, EXACT), "7": (lambda x: 7, EXACT)}  # 2**62: see below
 NAMES_GIVEN: Awkward = {
     "ordinary": (lambda x: x, EXACT),
     "tuple": (tuple, EXACT),
@@ -300,7 +303,7 @@ ENTRIES: list[tuple[str, Awkward, list[Entry]]] = [
     ),
     (
         "threads",
-        BREADTHS,
+        THREADS,
         [
             ("build", 2, does(lambda w, x: rebuilt(w, threads=x))),
             ("search", 2, lambda w, x: (QUERIES, w.index.search(QUERIES, 3, threads=x))),
@@ -620,6 +623,25 @@ def test_new_rows_are_checked_in_the_type_they_are_stored_in(dtype: str) -> None
         index.refresh([1], rows=large)
         index.append(large)
     assert_exact(index, QUERIES, index.search(QUERIES, 3))
+
+
+def test_an_absurd_number_of_threads_is_cut_down() -> None:
+    """In a process of its own: the pool keeps its threads, and every later test would be slowed by them."""
+    program = """
+import os
+import numpy as np
+import manyclass as mc
+
+rows = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
+index = mc.WTAIndex.build(rows, config=mc.HashConfig.flat_sketch(64), threads=2**62)
+expected = index.search(rows[:70], 3, threads=1).classes
+assert (index.search(rows[:70], 3, threads=2**62).classes == expected).all()
+index.refresh(slice(None), threads=2**62)
+print(len(os.listdir("/proc/self/task")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) <= 256
 
 
 def test_a_very_broad_search_does_not_take_memory_for_classes_that_do_not_exist() -> None:

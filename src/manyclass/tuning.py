@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._inputs import check_finite, check_floats, check_ids, check_rows, check_vectors
+from manyclass._inputs import check_count, check_finite, check_floats, check_ids, check_rows, check_vectors
 from manyclass.config import EXACT_CLASSES, HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import WTAIndex
@@ -100,6 +100,7 @@ def tune(
     if not len(vectors) or not count:
         raise InputError(f"queries has shape {vectors.shape} and rows {rows.shape}; tuning needs some of both")
     check_target(target)
+    most_queries = check_count("most_queries", most_queries)
     checked = None if labels is None else check_ids("labels", labels, count)
     if checked is not None and len(checked) != len(vectors):
         raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
