@@ -50,8 +50,8 @@ def load(name: str, fill: Callable[[Path], None]) -> Dataset:
 
 
 def wordnet() -> Dataset:
-    """Return 117,659 entry embeddings (384-d, unit length) and 8,000 lemma-with-example queries."""
-    return load("wordnet-entries", fill_wordnet)
+    """Return 117,659 gloss embeddings (384-d, unit length) and 4,000 lemma-with-example queries."""
+    return load("wordnet", fill_wordnet)
 
 
 def imagenet_like(classes: int = 21_900, features: int = 4096) -> Dataset:

@@ -1,7 +1,7 @@
-"""WordNet as a classification problem: a class is a synset, its row the embedding of its lemmas and gloss.
+"""WordNet as a classification problem: a class is a synset, its row the embedding of its gloss.
 
 A query is a lemma of the synset with one of the example sentences that WordNet prints after the gloss; the
-examples are cut out of the gloss before it is embedded, so a row never contains the sentence of its query.
+examples are cut out of the gloss before it is embedded, so a row never contains the text of its query.
 """
 
 import os
@@ -27,10 +27,6 @@ class Synset:
     lemmas: list[str]
     definition: str
     examples: list[str]
-
-    def entry(self) -> str:
-        """Return the dictionary entry that becomes the class row: lemmas and definition."""
-        return f"{', '.join(self.lemmas)}: {self.definition}"
 
     def query(self, example: str) -> str:
         """Return `lemma: example`, with the lemma that occurs in the example if one does."""
@@ -90,14 +86,14 @@ def embed(texts: list[str], title: str, chunk: int = 1024) -> np.ndarray:
     return embedded
 
 
-def fill_wordnet(folder: Path, query_count: int = 8000, seed: int = 0) -> None:
+def fill_wordnet(folder: Path, query_count: int = 4000, seed: int = 0) -> None:
     """Write rows, queries and labels; the queries are a seeded sample of all (synset, example) pairs."""
     synsets = read_synsets()
     pairs = [(label, example) for label, synset in enumerate(synsets) for example in synset.examples]
     chosen = np.random.default_rng(seed).choice(len(pairs), query_count, replace=False)
     sampled = [pairs[position] for position in chosen]
     queries = embed([synsets[label].query(example) for label, example in sampled], "WordNet queries")
-    rows = embed([synset.entry() for synset in synsets], "WordNet glosses")
+    rows = embed([synset.definition for synset in synsets], "WordNet glosses")
     np.save(folder / "queries.npy", queries)
     np.save(folder / "labels.npy", np.array([label for label, _ in sampled], np.int64))
     np.save(folder / "rows.npy", rows)

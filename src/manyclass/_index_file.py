@@ -3,6 +3,7 @@
 Rebuilding from the bucket numbers costs a counting sort, and leaves no offsets or ids in the file that could be wrong.
 """
 
+import os
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from manyclass.index import WTAIndex
 
 KIND = "manyclass index"
+BUCKET_BYTES = 12
+SMALL_TABLES = 256 << 20  # bytes of empty buckets that any file may ask for: the paper's 1000 bands need 49 MB
+TABLES_PER_FILE_BYTE = 1024
+MOST_FEATURES = 1 << 20
 ABSENT_NARROW = 0xFFFF
 ABSENT = 0xFFFFFFFF
 Arrays = dict[str, npt.NDArray[Any]]
@@ -55,9 +60,18 @@ def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threa
     """Return the index in a file; anything that does not fit together is a CorruptFileError."""
     meta, arrays = read_sections(path, KIND, mmap=mmap, verify=verify)
     try:
+        _check_size(meta, os.path.getsize(path))
         return _restore(cls, meta, arrays, threads)
     except (ManyclassError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptFileError(f"{path} does not describe an index ({error}); restore it from a copy") from error
+
+
+def _check_size(meta: dict[str, Any], file_bytes: int) -> None:
+    """Raise where empty buckets alone would take memory out of all proportion to the file."""
+    config = HashConfig(**meta["config"])
+    buckets = config.bands * 2**config.bucket_bits if config.bands else 0
+    if buckets * BUCKET_BYTES > SMALL_TABLES + TABLES_PER_FILE_BYTE * file_bytes:
+        raise ValueError(f"{buckets} buckets in a file of {file_bytes} bytes")
 
 
 def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, threads: int) -> "WTAIndex":
@@ -66,7 +80,9 @@ def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, thread
         raise ValueError(f"unknown settings {sorted(unknown)}")
     config = HashConfig(**meta["config"])
     count, features = meta["classes"], meta["features"]
-    if not (isinstance(count, int) and isinstance(features, int) and 0 < features <= 2**24 and 0 <= count < 2**32):
+    if not (
+        isinstance(count, int) and isinstance(features, int) and 0 < features <= MOST_FEATURES and 0 <= count < 2**32
+    ):
         raise ValueError("impossible sizes")
     rows = arrays["rows"]
     rows = rows["bf16"] if rows.dtype == BF16 else rows
@@ -84,11 +100,15 @@ def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, thread
         codes = _array(arrays, "codes", np.uint16 if narrow else np.uint32, (count, config.bands)).astype(np.uint32)
         if narrow:
             codes[codes == ABSENT_NARROW] = ABSENT
+        if removed is not None:
+            codes[removed != 0] = ABSENT
         index._state.import_codes(codes, threads)
     for kind, bits in _sketches(config):
         _restore_sketch(index, kind, bits, meta, arrays)
     if config.always:
         always = _array(arrays, "always", np.int64, (len(arrays["always"]),))
+        if (np.diff(always) <= 0).any():
+            raise ValueError("always-candidates are not in order")
         index._set_always(always)
     if config.rescore:
         weights = _array(arrays, "vote_weights", np.float32, (config.bands + 1,))
