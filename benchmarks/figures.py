@@ -8,6 +8,7 @@ from rich.markdown import Markdown
 
 from benchmarks.figure_peers import QUALITIES, draw_peers
 from benchmarks.figure_sweeps import draw_growth, draw_sweep
+from benchmarks.paper_table_page import page
 from benchmarks.records import CORE_RESULTS, RESULTS, Log
 from benchmarks.tables import peers_table
 
@@ -46,6 +47,9 @@ def draw_all(source: Path, target: Path, console: Console) -> None:
         console.print(Markdown(report))
         for quality in QUALITIES:
             draw_peers(records, target, f"{file.stem}_{quality}", quality)
+    if records := Log(source / "paper_table.jsonl").records():
+        (target / "paper_table.md").write_text(page(records), encoding="utf-8")
+        console.print(Markdown(page(records)))
     sweeps = {"bands": "bands", "candidates": "candidates"}
     for stage, knob in sweeps.items():
         if records := Log(source / f"{stage}.jsonl").records():

@@ -171,16 +171,15 @@ public:
     }
 
     void votes(In<float, 1> query, Out<uint16_t, 1> counts) {
-        require(index->hasher() && query.size() == features_ && counts.size() == index->classes(), "votes");
+        require(index->hasher() && query.size() == features_, "votes");
         nb::gil_scoped_release unlocked;
-        index->votes(query.data(), counts.data());
+        index->votes(query.data(), counts.data(), counts.size());
     }
 
     void export_codes(Out<uint32_t, 2> codes) {
-        require(index->hasher() && codes.shape(0) == index->classes() && codes.shape(1) == index->hasher()->bands(),
-                "codes");
+        require(index->hasher() && codes.shape(1) == index->hasher()->bands(), "codes");
         nb::gil_scoped_release unlocked;
-        index->export_codes(codes.data());
+        index->export_codes(codes.data(), codes.shape(0));
     }
 
     void import_codes(In<uint32_t, 2> codes, size_t threads) {
@@ -203,15 +202,15 @@ public:
     void export_sketch(const std::string& kind, Out<uint8_t, 2> codes, Out<int16_t, 1> factors,
                        Out<int16_t, 1> biases) {
         Index::SketchPart& source = part(kind);
-        check_sketch(source, codes, factors, biases);
+        check_sketch(source, codes, factors, biases, codes.shape(0));
         nb::gil_scoped_release unlocked;
-        index->export_sketch(source, codes.data(), factors.data(), biases.data());
+        index->export_sketch(source, codes.data(), factors.data(), biases.data(), codes.shape(0));
     }
 
     void import_sketch(const std::string& kind, In<uint8_t, 2> codes, In<int16_t, 1> factors, In<int16_t, 1> biases,
                        double factor_scale, double bias_scale, In<float, 1> centre) {
         Index::SketchPart& target = part(kind);
-        check_sketch(target, codes, factors, biases);
+        check_sketch(target, codes, factors, biases, index->classes());
         require(centre.size() == features_, "centre");
         nb::gil_scoped_release unlocked;
         target.sketcher.set_centre(centre.data());
@@ -231,10 +230,10 @@ public:
 
 private:
     template <class Codes, class Weights>
-    void check_sketch(const Index::SketchPart& part, const Codes& codes, const Weights& factors,
-                      const Weights& biases) const {
-        require(codes.shape(0) == index->classes() && codes.shape(1) == part.sketcher.code_bytes() &&
-                    factors.size() == index->classes() && biases.size() == index->classes(),
+    void check_sketch(const Index::SketchPart& part, const Codes& codes, const Weights& factors, const Weights& biases,
+                      size_t count) const {
+        require(codes.shape(0) == count && codes.shape(1) == part.sketcher.code_bytes() && factors.size() == count &&
+                    biases.size() == count,
                 "sketch arrays");
     }
     size_t features_ = 0, bucket_bits_ = 0;

@@ -225,9 +225,24 @@ void Index::set_always(std::span<const int64_t> ids) {
         if (removed_.empty() || !removed_[static_cast<size_t>(id)]) always_.push_back(static_cast<uint32_t>(id));
 }
 
-void Index::export_codes(uint32_t* codes) const {
+std::vector<float> Index::bias() const {
     IndexLock::Reading reading(lock_);
-    for (size_t id = 0; id < classes_; ++id)
+    return bias_;
+}
+
+std::vector<float> Index::norms() const {
+    IndexLock::Reading reading(lock_);
+    return norms_;
+}
+
+std::vector<uint8_t> Index::removed() const {
+    IndexLock::Reading reading(lock_);
+    return removed_;
+}
+
+void Index::export_codes(uint32_t* codes, size_t count) const {
+    IndexLock::Reading reading(lock_);
+    for (size_t id = 0; id < std::min(count, classes_); ++id)
         for (size_t band = 0; band < codes_->bands(); ++band) *codes++ = codes_->get(id, band);
 }
 
@@ -236,9 +251,10 @@ void Index::import_codes(const uint32_t* codes, size_t threads) {
     codes_->build(*tables_, threads);
 }
 
-void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases) const {
+void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases,
+                          size_t count) const {
     IndexLock::Reading reading(lock_);
-    for (size_t id = 0; id < classes_; ++id) {
+    for (size_t id = 0; id < std::min(count, classes_); ++id) {
         part.store.get_code(id, codes + id * part.sketcher.code_bytes());
         part.store.get_raw(id, factors[id], biases[id]);
     }

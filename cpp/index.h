@@ -90,11 +90,11 @@ public:
     void set_vote_weights(std::span<const float> weights) { vote_weights_.assign(weights.begin(), weights.end()); }
 
     SearchStatus search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);
-    // Votes of every class for one query: the paper's counts.
-    void votes(const float* query, uint16_t* counts);
+    // Votes of the first `count` classes for one query: the paper's counts.
+    void votes(const float* query, uint16_t* counts, size_t count);
 
-    // Raw state, for files.
-    void export_codes(uint32_t* codes) const;
+    // Raw state, for files: the first `count` classes, as there may be more by the time the lock is held.
+    void export_codes(uint32_t* codes, size_t count) const;
     void import_codes(const uint32_t* codes, size_t threads);
     struct SketchPart {
         SketchPart(Sketcher maker, bool flat) : sketcher(std::move(maker)), store(sketcher.bits(), flat) {}
@@ -104,13 +104,13 @@ public:
     };
     SketchPart* scan() { return scan_ ? &*scan_ : nullptr; }
     SketchPart* sketch() { return sketch_ ? &*sketch_ : nullptr; }
-    void export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases) const;
+    void export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases, size_t count) const;
     void import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,
                        double factor_scale, double bias_scale);
     void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed);
-    const std::vector<float>& bias() const { return bias_; }
-    const std::vector<float>& norms() const { return norms_; }
-    const std::vector<uint8_t>& removed() const { return removed_; }
+    std::vector<float> bias() const;
+    std::vector<float> norms() const;
+    std::vector<uint8_t> removed() const;
     const Hasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
     size_t table_bytes() const { return tables_ ? tables_->bytes() : 0; }
     size_t code_bytes() const { return codes_ ? codes_->bytes() : 0; }

@@ -53,12 +53,17 @@ int this_core() {
 // a round cannot end before its claimed tasks have, and a worker that wakes too late finds nothing to claim. So nobody
 // waits for a sleeper: it may well have been woken on the very core the caller is running on.
 struct Ticket {
-    static constexpr unsigned kBits = 20;
-    static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1;
-    static uint64_t make(uint64_t round, uint64_t tasks) { return round << (2 * kBits) | tasks << kBits; }
+    static constexpr unsigned kBits = 18, kHelperBits = 8;
+    static constexpr uint64_t kMask = (uint64_t{1} << kBits) - 1, kHelperMask = (uint64_t{1} << kHelperBits) - 1;
+    static uint64_t make(uint64_t round, uint64_t helpers, uint64_t tasks) {
+        return round << (2 * kBits + kHelperBits) | helpers << (2 * kBits) | tasks << kBits;
+    }
     static size_t tasks(uint64_t word) { return word >> kBits & kMask; }
     static size_t next(uint64_t word) { return word & kMask; }
-    static bool open(uint64_t word) { return next(word) < tasks(word); }
+    // Whether there is a task for this worker: 0 is the caller, others must be wanted in this round.
+    static bool open(uint64_t word, size_t worker) {
+        return next(word) < tasks(word) && worker <= (word >> (2 * kBits) & kHelperMask);
+    }
 };
 
 class Pool {
@@ -71,10 +76,9 @@ public:
             workers_.emplace_back([this, number] { serve(number); });
         }
         work_ = &work;
-        helpers_.store(threads - 1, std::memory_order_relaxed);
         done_.store(0, std::memory_order_relaxed);
         core_.store(this_core(), std::memory_order_relaxed);
-        ticket_.store(Ticket::make(++round_, tasks), std::memory_order_seq_cst);
+        ticket_.store(Ticket::make(++round_, threads - 1, tasks), std::memory_order_seq_cst);
         if (parked_.load(std::memory_order_seq_cst)) ticket_.notify_all();
         take_tasks(0);
         for (int spins = 0; done_.load(std::memory_order_acquire) < tasks; ++spins)
@@ -86,7 +90,7 @@ public:
 private:
     void take_tasks(size_t worker) {
         uint64_t seen = ticket_.load(std::memory_order_acquire);
-        while (Ticket::open(seen)) {
+        while (Ticket::open(seen, worker)) {
             if (!ticket_.compare_exchange_weak(seen, seen + 1, std::memory_order_acq_rel)) continue;
             try {
                 (*work_)(Ticket::next(seen), worker);
@@ -104,20 +108,18 @@ private:
             // Spin first, about a tenth of a millisecond: the next stage or query mostly follows sooner, and waking
             // a parked thread takes longer than that.
             uint64_t seen = ticket_.load(std::memory_order_acquire);
-            for (int spins = 0; spins < 8000 && !Ticket::open(seen); ++spins) {
+            for (int spins = 0; spins < 8000 && !Ticket::open(seen, number); ++spins) {
                 pause_briefly();
                 seen = ticket_.load(std::memory_order_acquire);
             }
-            if (!Ticket::open(seen)) {
-                parked_.fetch_add(1, std::memory_order_seq_cst);
-                ticket_.wait(seen, std::memory_order_seq_cst);
-                parked_.fetch_sub(1, std::memory_order_seq_cst);
-                leave_core(core_.load(std::memory_order_relaxed));
-            } else if (number <= helpers_.load(std::memory_order_relaxed)) {
+            if (Ticket::open(seen, number)) {
                 take_tasks(number);
-            } else {
-                std::this_thread::yield();  // not wanted this time
+                continue;
             }
+            parked_.fetch_add(1, std::memory_order_seq_cst);
+            ticket_.wait(seen, std::memory_order_seq_cst);
+            parked_.fetch_sub(1, std::memory_order_seq_cst);
+            leave_core(core_.load(std::memory_order_relaxed));
         }
     }
 
@@ -126,7 +128,7 @@ private:
     std::vector<std::thread> workers_;
     const Work* work_ = nullptr;
     uint64_t round_ = 0;
-    std::atomic<size_t> helpers_{0}, done_{0};
+    std::atomic<size_t> done_{0};
     std::atomic<uint64_t> ticket_{0};
     std::atomic<unsigned> parked_{0};
     std::atomic<int> core_{-1};
@@ -149,7 +151,7 @@ Pool& shared_pool() {
 }  // namespace
 
 void parallel_for(size_t tasks, size_t threads, const Work& work) {
-    threads = std::min(threads, tasks);
+    threads = std::min({threads, tasks, static_cast<size_t>(Ticket::kHelperMask)});
     if (threads > 1 && tasks <= Ticket::kMask && shared_pool().try_run(tasks, threads, work)) return;
     for (size_t task = 0; task < tasks; ++task) work(task, 0);
 }

@@ -436,11 +436,11 @@ private:
     void dots_of_class(size_t id, size_t end, size_t at, size_t length) {
         const RowsView& rows = index_.rows_;
         const size_t first = starts_[id], n = starts_[id + 1] - first, element = rows.row_bytes() / rows.features;
-        if (!n) return;
+        if (!n || n > kQueryBlock) return;
         size_t next = id + 1;
         while (next < end && starts_[next + 1] == starts_[next]) ++next;
         const auto row_at = [&](size_t row) { return static_cast<const std::byte*>(rows.row(row)) + at * element; };
-        const float* pieces[kQueryBlock];
+        const float* pieces[kQueryBlock];  // a query asks for a class once, so they fit
         for (size_t done = 0; done < length; done += kFeatureBlock) {
             const size_t piece = std::min(kFeatureBlock, length - done);
             // The next class's row, while this one is worked on: pieces are too short for the hardware to catch up.
@@ -513,20 +513,23 @@ SearchStatus Index::search(const float* queries, size_t count, const SearchPlan&
     return status;
 }
 
-void Index::votes(const float* query, uint16_t* counts) {
+void Index::votes(const float* query, uint16_t* counts, size_t count) {
     IndexLock::Reading reading(lock_);
-    std::fill(counts, counts + classes_, uint16_t{0});
+    std::fill(counts, counts + count, uint16_t{0});
     QueryWinners winners;
     if (!hasher_->hash_query(query, winners)) return;
+    const auto add = [&](size_t id) {
+        if (id < count) ++counts[id];  // a class that was appended since the caller looked is left out
+    };
     for (size_t band = 0; band < hasher_->bands(); ++band) {
         if (shape_.skip_silent && winners.silent[band]) continue;
         if (!tables_->blocked()) {
-            for (const uint32_t id : tables_->table(band)[winners.buckets[band]]) ++counts[id];
+            for (const uint32_t id : tables_->table(band)[winners.buckets[band]]) add(id);
             continue;
         }
         for (size_t block = 0; block < tables_->blocks(); ++block)
             for (const uint16_t id : tables_->block_table(block, band)[winners.buckets[band]])
-                ++counts[block * BandTables::kBlockClasses + id];
+                add(block * BandTables::kBlockClasses + id);
     }
 }
 

@@ -59,7 +59,7 @@ def check_vectors(name: str, vectors: Any, features: int) -> tuple[Floats, bool]
     if array.dtype.char != "f":
         with np.errstate(over="ignore"):
             array = array.astype(np.float32)
-    return np.ascontiguousarray(array.reshape(-1, features), np.float32), single
+    return np.require(array.reshape(-1, features), np.float32, ["C", "A"]), single
 
 
 def not_finite(name: str, row: int) -> InputError:
@@ -82,7 +82,7 @@ def check_floats(name: str, values: Any, count: int) -> Floats:
     if array.shape != (count,):
         raise InputError(f"{name} has shape {array.shape}; expected ({count},): one number per class")
     with np.errstate(over="ignore"):
-        array = np.ascontiguousarray(array, dtype=np.float32)
+        array = np.require(array, np.float32, ["C", "A"])
     if not np.isfinite(array).all():
         at = int(np.flatnonzero(~np.isfinite(array))[0])
         raise InputError(f"{name}[{at}] is not a finite float32; replace it")
@@ -101,7 +101,7 @@ def check_ids(name: str, ids: Any, classes: int) -> Ids:
     if array.size and not (int(array.min()) >= 0 and int(array.max()) < classes):
         wrong = array[(array < 0) | (array >= classes)][0]
         raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}")
-    return np.ascontiguousarray(array, dtype=np.int64)
+    return np.require(array, np.int64, ["C", "A"])
 
 
 def check_count(name: str, value: Any, low: int = 1) -> int:

@@ -51,6 +51,7 @@ class HashConfig:
         _between("breadth", self.breadth, 1, 2**20)
         _between("always", self.always, 0, 2**20)
         _between("bands", self.bands, 0, 65_535)
+        _between("codes", self.codes, 0, 65_535 * MAX_BUCKET_BITS)
         for name in ("scan_bits", "sketch_bits"):
             bits = getattr(self, name)
             if bits % 32 or not 0 <= bits <= MAX_SKETCH_BITS:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import threading
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Self, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +33,9 @@ from manyclass.hasher import draw_signs, draw_windows
 from manyclass.quality import Quality, compare, exact_answer
 
 Progress = Callable[[int, int], None]
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 BUILD_SLICE = 65_536  # rows between two calls of a progress callback
+MOST_THREADS = 255
 MOST_K = 65_536  # best classes a search may ask for where there are fewer classes than that
 SAMPLE = 20_000  # rows from which centre and vote weights are estimated
 
@@ -47,6 +52,30 @@ class TopK:
     log_probs: Floats
 
 
+_ALL: weakref.WeakSet[WTAIndex] = weakref.WeakSet()
+
+
+def _new_locks() -> None:
+    """A forked child may inherit locks held by threads it does not have."""
+    for index in _ALL:
+        index._changing = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_locks)
+
+
+def _one_at_a_time(method: _Method) -> _Method:
+    """Run a method under the index's own lock."""
+
+    @functools.wraps(method)
+    def locked(self: WTAIndex, *args: Any, **kwargs: Any) -> Any:
+        with self._changing:
+            return method(self, *args, **kwargs)
+
+    return cast(_Method, locked)
+
+
 class WTAIndex:
     """Winner-take-all index over the class rows of an output layer. Make one with `build` or `load`.
 
@@ -60,6 +89,8 @@ class WTAIndex:
         self.config = config
         self.features = features
         self.names: list[str] | None = None
+        self._changing = threading.RLock()  # one change, or one look at the whole index, at a time
+        _ALL.add(self)
         self._rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
         self._owned = self._rows[:0]  # room for appended rows; empty while the rows are the caller's
         self._always: Ids = np.empty(0, np.int64)
@@ -176,6 +207,7 @@ class WTAIndex:
         self._state.votes(vectors[0], counts)
         return counts
 
+    @_one_at_a_time
     def refresh(
         self,
         ids: npt.ArrayLike | slice,
@@ -204,6 +236,7 @@ class WTAIndex:
                 raise not_finite("rows", int(wanted[bad]))
         self._state.refresh(wanted, checked_bias, new_bytes, workers)
 
+    @_one_at_a_time
     def append(
         self,
         rows: npt.NDArray[Any],
@@ -214,7 +247,7 @@ class WTAIndex:
     ) -> range:
         """Add classes and return their ids. From then on the index owns a copy of all rows, with room to grow.
 
-        One thread at a time may append, remove or refresh; searches may go on meanwhile.
+        Searches may go on meanwhile.
         """
         workers = _threads(threads)
         vectors, single = check_vectors("rows", rows, self.features)
@@ -239,12 +272,14 @@ class WTAIndex:
             self.names = [*(self.names or []), *checked_names]
         return range(first, first + count)
 
+    @_one_at_a_time
     def remove(self, ids: npt.ArrayLike | slice) -> None:
         """Take classes out: no search returns them again. Ids of the others stay as they are."""
         gone = check_ids("ids", ids, self.classes)
         self._state.remove(gone)
         self._always = self._always[~np.isin(self._always, gone)]
 
+    @_one_at_a_time
     def rebind(self, rows: npt.NDArray[Any]) -> None:
         """Look at another array of the same shape (a moved or reloaded weight); call `refresh` for rows that differ."""
         check_rows("rows", rows)
@@ -253,6 +288,7 @@ class WTAIndex:
         self._owned = self._rows[:0]
         self._bind(rows)
 
+    @_one_at_a_time
     def check(
         self,
         queries: npt.ArrayLike,
@@ -275,6 +311,7 @@ class WTAIndex:
         exact = exact_answer(self._rows[: self.classes], self._state.bias(), vectors, k, self._state.removed())
         return compare(found, logits, exact, wanted, checked)
 
+    @_one_at_a_time
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index with its rows to one file: the old file or the new one, never anything between."""
         save_index(self, os.fspath(path))
@@ -385,7 +422,7 @@ class WTAIndex:
 
 
 def _threads(threads: int | None) -> int:
-    return default_threads() if threads is None else min(1024, check_count("threads", threads))
+    return default_threads() if threads is None else min(MOST_THREADS, check_count("threads", threads))
 
 
 def _centre(rows: npt.NDArray[Any]) -> Floats:

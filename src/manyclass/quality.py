@@ -95,7 +95,7 @@ def compare(found: Ids, candidate_logits: Floats, exact: ExactAnswer, candidates
     return Quality(
         queries=count,
         candidates=candidates,
-        recall=float(hits.sum() / max(1, present.sum())),
+        recall=float(hits.sum() / present.sum()) if present.any() else 1.0,
         agreement=_share(found[:, 0] == wanted[:, 0]),
         missed_mass=float(np.clip(1 - covered[answered], 0, 1).mean()) if answered.any() else 0.0,
         label_accuracy=accuracies[0],
