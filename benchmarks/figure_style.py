@@ -74,6 +74,12 @@ def line_style(peer: str) -> dict:
     }
 
 
+def series_style(position: int) -> dict:
+    """Return line options for the lines of a sweep, told apart by colour in the order they are drawn."""
+    palette = ("#1f6f8b", "#c8553d", "#7a9e3b", "#8a6bbf", "#e0a458")
+    return {"color": palette[position % len(palette)], "linewidth": 2.2, "markersize": 4.5, "marker": "o"}
+
+
 def one_two_five(axis: Axis) -> None:
     """Tick a logarithmic axis at 1, 2, 5, 10, … in plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))

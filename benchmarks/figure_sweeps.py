@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from benchmarks.figure_style import canvas, line_style, one_two_five, save, spread
+from benchmarks.figure_style import canvas, one_two_five, save, series_style, spread
 
 
 def group_lines(records: list[dict], group: str, across: str) -> dict[str, list[dict]]:
@@ -30,15 +30,15 @@ def draw_growth(records: list[dict], folder: Path, name: str = "growth") -> None
     figure, (axis,) = canvas(1, width=9, height=5.4)
     lines = group_lines(records, "peer", "classes")
     axis.set(xscale="log", yscale="log", xlabel="classes", ylabel="µs per query, one at a time")
-    for peer, line in lines.items():
-        axis.plot([r["classes"] for r in line], [r["us_batch1"] for r in line], **line_style(peer))
+    for position, line in enumerate(lines.values()):
+        axis.plot([r["classes"] for r in line], [r["us_batch1"] for r in line], **series_style(position))
     span = max(log10(r["us_batch1"]) for r in records) - min(log10(r["us_batch1"]) for r in records)
     heights = spread([log10(line[-1]["us_batch1"]) for line in lines.values()], gap=max(span, 0.5) / 9)
-    for (peer, line), height in zip(lines.items(), heights, strict=True):
+    for position, ((peer, line), height) in enumerate(zip(lines.items(), heights, strict=True)):
         slope = f", slope {log_log_slope(line, 'classes', 'us_batch1'):.2f}" if len(line) > 1 else ""
         text = f"{peer}\nrecall ≥ {min(r['recall'] for r in line):.2f}{slope}"
         end = line[-1]["classes"] * 1.12, 10**height
-        axis.text(*end, text, color=line_style(peer)["color"], fontsize=8.5, va="center", linespacing=1.15)
+        axis.text(*end, text, color=series_style(position)["color"], fontsize=8.5, va="center", linespacing=1.15)
     one_two_five(axis.yaxis)
     classes = sorted({record["classes"] for record in records})
     axis.set_xticks(classes, [f"{count:,}" for count in classes])
@@ -52,13 +52,12 @@ def draw_sweep(records: list[dict], folder: Path, name: str, knob: str) -> None:
     Records: peer, the knob, accuracy_kept, us_batch1.
     """
     figure, (accuracy, time) = canvas(1, rows=2, width=8.5, height=7, sharex=True)
-    for peer, line in group_lines(records, "peer", knob).items():
-        style = line_style(peer)
-        positions = [r[knob] for r in line]
-        accuracy.plot(positions, [r["accuracy_kept"] for r in line], **style)
-        time.plot(positions, [r["us_batch1"] for r in line], **style)
-        end = {"xytext": (8, 0), "textcoords": "offset points", "va": "center", "color": style["color"]}
-        time.annotate(peer, (positions[-1], line[-1]["us_batch1"]), fontsize=9, **end)
+    for position, (peer, line) in enumerate(group_lines(records, "peer", knob).items()):
+        style = series_style(position)
+        values = [r[knob] for r in line]
+        accuracy.plot(values, [r["accuracy_kept"] for r in line], label=peer, **style)
+        time.plot(values, [r["us_batch1"] for r in line], **style)
+    accuracy.legend(loc="lower right", frameon=False)
     time.set(xscale="log", yscale="log", xlabel=knob, ylabel="µs per query, one at a time")
     accuracy.set_ylabel("label accuracy kept")
     accuracy.yaxis.set_major_formatter(PercentFormatter(1))

@@ -51,7 +51,6 @@ class HashConfig:
         _between("breadth", self.breadth, 1, 2**20)
         _between("always", self.always, 0, 2**20)
         _between("bands", self.bands, 0, 65_535)
-        _between("codes", self.codes, 0, 65_535 * MAX_BUCKET_BITS)
         for name in ("scan_bits", "sketch_bits"):
             bits = getattr(self, name)
             if bits % 32 or not 0 <= bits <= MAX_SKETCH_BITS:
@@ -63,6 +62,8 @@ class HashConfig:
             raise ConfigError(f"sketch_bits={self.sketch_bits} re-ranks what others find; set bands or scan_bits")
         if self.bands:
             self._check_tables()
+        elif self.codes < 0:
+            raise ConfigError(f"codes={self.codes} is negative; try 0")
         elif self.rescore or self.always or self.probes != 1:
             raise ConfigError("rescore, always and probes belong to tables, and bands=0 has none; set bands")
 

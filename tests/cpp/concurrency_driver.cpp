@@ -215,7 +215,7 @@ private:
     void look_on() {
         std::vector<uint16_t> votes(kClasses + kSpare);
         while (!done_) {
-            if (pipeline_.bands) index_.votes(rows_.pattern(3, 0), votes.data());
+            if (pipeline_.bands) index_.votes(rows_.pattern(3, 0), votes.data(), votes.size());
             std::this_thread::yield();
         }
     }
