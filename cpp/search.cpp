@@ -1,4 +1,5 @@
 // A search, stage by stage: retrieve (flat sketch, or tables then sketch or re-score), exact logits, best k.
+// Longer than our usual file because all stages of a search share its state and read as one story.
 #include <algorithm>
 #include <atomic>
 #include <bit>

@@ -1,4 +1,7 @@
-"""The index: build it over the rows of an output layer, search it, keep it up to date."""
+"""The index: build it over the rows of an output layer, search it, keep it up to date.
+
+Longer than our usual file because it is the whole public face of the library, most of it signatures and docstrings.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +226,7 @@ class WTAIndex:
         workers = _threads(threads)
         wanted = check_ids("ids", ids, self.classes)
         checked_bias = None if bias is None else check_floats("bias", bias, len(wanted))
-        if (rows is not None or bias is not None) and len(np.unique(wanted)) != len(wanted):
+        if (rows is not None or bias is not None) and len(wanted) > 1 and len(np.unique(wanted)) != len(wanted):
             raise InputError("ids repeat a class, so its new values are ambiguous; give each id once")
         new_bytes = None
         if rows is not None:
@@ -355,7 +358,7 @@ class WTAIndex:
             raise InputError(f"{name} has shape {np.shape(rows)}; expected ({count}, {self.features})")
         with np.errstate(over="ignore"):
             stored = np.ascontiguousarray(np.asarray(rows).astype(self._rows.dtype, copy=False))
-        if not np.isfinite(stored.astype(np.float32)).all():
+        if stored.dtype != np.float32 and not np.isfinite(stored.astype(np.float32)).all():
             raise InputError(f"{name} overflows the index's {self._rows.dtype} rows; scale it down")
         return stored.view(np.uint8).reshape(count, self.features * self._rows.itemsize)
 
