@@ -60,25 +60,31 @@ def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threa
     """Return the index in a file; anything that does not fit together is a CorruptFileError."""
     meta, arrays = read_sections(path, KIND, mmap=mmap, verify=verify)
     try:
-        _check_size(meta, os.path.getsize(path))
-        return _restore(cls, meta, arrays, threads)
+        config = _config(meta["config"])
+        _check_size(config, os.path.getsize(path))
+        return _restore(cls, config, meta, arrays, threads)
     except (ManyclassError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptFileError(f"{path} does not describe an index ({error}); restore it from a copy") from error
 
 
-def _check_size(meta: dict[str, Any], file_bytes: int) -> None:
+def _config(settings: dict[str, Any]) -> HashConfig:
+    """Return the saved config; settings that were added after a file was written take their defaults."""
+    unknown = set(settings) - {field.name for field in fields(HashConfig)}
+    if unknown:
+        raise ValueError(f"unknown settings {sorted(unknown)}")
+    return HashConfig(**settings)
+
+
+def _check_size(config: HashConfig, file_bytes: int) -> None:
     """Raise where empty buckets alone would take memory out of all proportion to the file."""
-    config = HashConfig(**meta["config"])
     buckets = config.bands * 2**config.bucket_bits if config.bands else 0
     if buckets * BUCKET_BYTES > SMALL_TABLES + TABLES_PER_FILE_BYTE * file_bytes:
         raise ValueError(f"{buckets} buckets in a file of {file_bytes} bytes")
 
 
-def _restore(cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, threads: int) -> "WTAIndex":
-    unknown = set(meta["config"]) - {field.name for field in fields(HashConfig)}
-    if unknown:  # settings that were added after a file was written take their defaults
-        raise ValueError(f"unknown settings {sorted(unknown)}")
-    config = HashConfig(**meta["config"])
+def _restore(
+    cls: "type[WTAIndex]", config: HashConfig, meta: dict[str, Any], arrays: Arrays, threads: int
+) -> "WTAIndex":
     count, features = meta["classes"], meta["features"]
     if not (
         isinstance(count, int) and isinstance(features, int) and 0 < features <= MOST_FEATURES and 0 <= count < 2**32
