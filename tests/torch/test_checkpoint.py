@@ -314,7 +314,7 @@ def test_another_optimizer_is_refused_and_nothing_changes(path: Path) -> None:
             load_checkpoint(path, other, optimizer)
         assert same(optimizer.state_dict(), state)
     save_checkpoint(path, model)
-    with pytest.raises(FileError, match="holds no optimizer"):
+    with pytest.raises(FileError, match="holds no state of this SGD"):
         load_checkpoint(path, other, OPTIMIZERS["momentum"](other.parameters()))
     with pytest.raises(InputError, match="not in the model"):
         save_checkpoint(path, model, OPTIMIZERS["momentum"](other.parameters()))

@@ -12,8 +12,8 @@ Settings = dict[str, Any]
 PLAIN = bool | int | float | str | None
 
 
-def pack_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple[Settings, Tensors]:
-    """Return what JSON can hold of an optimizer, and its tensors as "optimizer/<parameter or group>/<key>"."""
+def pack_optimizer(label: str, optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple[Settings, Tensors]:
+    """Return what JSON can hold of an optimizer, and its tensors as "<label>/<parameter or group>/<key>"."""
     names = _names(optimizer, model)
     state_dict = optimizer.state_dict()
     tensors: Tensors = {}
@@ -21,15 +21,17 @@ def pack_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module) -> tuple[
     for number, group in enumerate(state_dict["param_groups"]):
         values = {key: value for key, value in group.items() if key != "params"}
         parameters = [names[index] for index in group["params"]]
-        groups.append({"params": parameters, "values": _split(values, f"group {number}", tensors)})
-    state = {names[index]: _split(entry, names[index], tensors) for index, entry in state_dict["state"].items()}
+        groups.append({"params": parameters, "values": _split(values, f"{label}/group {number}", tensors)})
+    state = {
+        names[index]: _split(entry, f"{label}/{names[index]}", tensors) for index, entry in state_dict["state"].items()
+    }
     return {"class": type(optimizer).__name__, "groups": groups, "state": state}, tensors
 
 
 def check_optimizer(where: str, saved: Settings | None, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
     """Raise unless the saved state is one of this kind of optimizer over the same parameters in the same groups."""
     if saved is None:
-        raise FileError(f"{where} holds no optimizer; load it without one")
+        raise FileError(f"{where} holds no state of this {type(optimizer).__name__}; load the model without optimizer")
     if saved["class"] != type(optimizer).__name__:
         raise FileError(f"{where} holds the state of {saved['class']}, not of {type(optimizer).__name__}; use the same")
     names = iter(_names(optimizer, model))
@@ -38,15 +40,17 @@ def check_optimizer(where: str, saved: Settings | None, optimizer: torch.optim.O
         raise FileError(f"{where} has other parameter groups than the optimizer; make the groups as when it was saved")
 
 
-def load_optimizer(saved: Settings, tensors: Tensors, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+def load_optimizer(
+    label: str, saved: Settings, tensors: Tensors, optimizer: torch.optim.Optimizer, model: nn.Module
+) -> None:
     """Put a checked state into the optimizer. The tensors are copied once."""
     names = _names(optimizer, model)
     numbers = {name: number for number, name in enumerate(names)}
     in_order = iter(names)
-    joined = {name: _join(entry, name, tensors) for name, entry in saved["state"].items()}
+    joined = {name: _join(entry, f"{label}/{name}", tensors) for name, entry in saved["state"].items()}
     groups = []
     for number, (group, now) in enumerate(zip(saved["groups"], optimizer.param_groups, strict=True)):
-        values = _join(group["values"], f"group {number}", tensors)
+        values = _join(group["values"], f"{label}/group {number}", tensors)
         for key, value in values.items():  # JSON has no tuples
             values[key] = tuple(value) if isinstance(now.get(key), tuple) else value
         groups.append(values | {"params": [numbers[next(in_order)] for _ in now["params"]]})
@@ -84,16 +88,16 @@ def _split(values: Settings, owner: str, tensors: Tensors) -> Settings:
     held: list[str] = []
     for key, value in values.items():
         if isinstance(value, Tensor):
-            tensors[f"optimizer/{owner}/{key}"] = value
+            tensors[f"{owner}/{key}"] = value
             held.append(key)
         elif isinstance(value, PLAIN) or (isinstance(value, list | tuple) and all(isinstance(v, PLAIN) for v in value)):
             plain[key] = list(value) if isinstance(value, tuple) else value
         else:
             kept = "only tensors and plain values are stored"
-            raise InputTypeError(f"the optimizer's {key!r} of {owner!r} is a {type(value).__name__}; {kept}")
+            raise InputTypeError(f"{key!r} of {owner!r} is a {type(value).__name__}; {kept}")
     return {"plain": plain, "tensors": held}
 
 
 def _join(saved: Settings, owner: str, tensors: Tensors) -> Settings:
-    copies = {key: tensors[f"optimizer/{owner}/{key}"].clone() for key in saved["tensors"]}
+    copies = {key: tensors[f"{owner}/{key}"].clone() for key in saved["tensors"]}
     return {**saved["plain"], **copies}

@@ -27,11 +27,12 @@ from torch import Tensor
 from manyclass.errors import CorruptFileError, FileError, FileVersionError, InputError, InputTypeError
 from manyclass.files import open_regular, replacement, write_all
 
-__all__ = ["read_tensors", "write_tensors"]
+__all__ = ["read_settings", "read_tensors", "write_tensors"]
 
 Tensors = dict[str, Tensor]
 VERSION = 1
 PREFIX = b'{"__metadata__":{"header_crc32":"'
+ADVICE = "restore the file from a copy or write it again"
 CHUNK = 4 << 20  # bytes held in memory at a time, however large the tensor
 MAX_HEADER = 100_000_000  # the limit of the safetensors library
 _DTYPES = {
@@ -89,13 +90,22 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any
                     raise _DamageError(f"the checksum of tensor {place.name!r:.60} does not match")
             content = torch.from_numpy(np.memmap(file, dtype=np.uint8, mode="c"))
         except _DamageError as damage:
-            advice = "restore the file from a copy or write it again"
-            raise CorruptFileError(f"{os.fspath(path)}: {damage}; {advice}") from None
+            raise CorruptFileError(f"{os.fspath(path)}: {damage}; {ADVICE}") from None
     tensors = {
         place.name: content[data_start + place.begin : data_start + place.end].view(place.dtype).reshape(place.shape)
         for place in places
     }
     return metadata["settings"], tensors
+
+
+def read_settings(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """Return the settings alone, without reading the tensors."""
+    with open_regular(path) as file:
+        try:
+            settings: dict[str, Any] = _read_header(file, path, kind)[0]["settings"]
+        except _DamageError as damage:
+            raise CorruptFileError(f"{os.fspath(path)}: {damage}; {ADVICE}") from None
+    return settings
 
 
 def encode_settings(settings: dict[str, Any]) -> str:

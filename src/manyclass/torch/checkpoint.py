@@ -1,8 +1,8 @@
 """Checkpoints: model, optimizer, heads and random state in one safetensors file that is replaced as a whole.
 
 Tensors of the model keep their state-dict names, so that any safetensors reader finds them; beside them are
-"optimizer/<parameter>/<key>", "optimizer/group <number>/<key>", "head/<module>/<key>" and "rng/torch". Everything else
-is JSON. Tied tensors are stored once.
+"optimizer/<parameter>/<key>", "row_optimizer/<module>/<parameter>/<key>" (of a head that moves its own rows),
+"head/<module>/<key>" and "rng/torch". Everything else is JSON. Tied tensors are stored once.
 
 A module with the methods of `HeadState` says itself what it needs beyond its state dict.
 """
@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from manyclass._inputs import check_count
 from manyclass.errors import FileError, InputError, InputTypeError
 from manyclass.torch._optimizer_state import check_optimizer, load_optimizer, pack_optimizer
-from manyclass.torch._tensor_file import Tensors, read_tensors, write_tensors
+from manyclass.torch._tensor_file import Tensors, read_settings, read_tensors, write_tensors
 
-__all__ = ["CheckpointInfo", "HeadState", "load_checkpoint", "save_checkpoint"]
+__all__ = ["CheckpointInfo", "HeadState", "checkpoint_info", "load_checkpoint", "save_checkpoint"]
 
 KIND = "manyclass checkpoint"
 SMALL = 1 << 16
-OURS = ("optimizer/", "head/", "rng/")
+OURS = ("optimizer/", "row_optimizer/", "head/", "rng/")
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,14 @@ def save_checkpoint(
         "extra": {} if extra is None else extra,
         "aliases": aliases,
         "heads": {},
-        "optimizer": None,
+        "optimizers": {},
     }
     for name, head in _heads(model).items():
         settings["heads"][name] = head.extra_settings()
         tensors |= {f"head/{name}/{key}": tensor for key, tensor in head.extra_tensors(tables=tables).items()}
-    if optimizer is not None:
-        settings["optimizer"], optimizer_tensors = pack_optimizer(optimizer, model)
-        tensors |= optimizer_tensors
+    for label, moving in _optimizers(model, optimizer).items():
+        settings["optimizers"][label], state = pack_optimizer(label, moving, model)
+        tensors |= state
     tensors["rng/torch"] = torch.get_rng_state()
     write_tensors(path, KIND, settings, tensors)
 
@@ -91,9 +91,9 @@ def load_checkpoint(
 ) -> CheckpointInfo:
     """Bring back what `save_checkpoint` saved, into a model and an optimizer made in the same way.
 
-    With an optimizer, training goes on: torch's random state is restored too (main memory only, not that of GPUs).
-    Without one, only the model is loaded. A damaged file, or one of another model or optimizer, raises a FileError
-    (CorruptFileError, FileVersionError) before anything changes.
+    With an optimizer (also one that a head has of its own) training goes on, and torch's random state is restored too,
+    that of the CPU. Without one, only the model is loaded. A damaged file, or one of another model or optimizer, raises
+    a FileError (CorruptFileError, FileVersionError) before anything changes.
     """
     settings, tensors = read_tensors(path, KIND)
     where = os.fspath(path)
@@ -109,16 +109,27 @@ def load_checkpoint(
     for name, head in heads.items():
         if check := getattr(head, "check_restore", None):
             check(head_tensors[name], settings["heads"][name])
-    if optimizer is not None:
-        check_optimizer(where, settings["optimizer"], optimizer, model)
-        _check_random_state(where, tensors["rng/torch"])
+    saved = settings["optimizers"]
+    optimizers = _optimizers(model, optimizer)
+    if optimizer is None:  # the weights may go to a head that is trained in another way from here on
+        optimizers = {label: moving for label, moving in optimizers.items() if label in saved}
+    for label, moving in optimizers.items():
+        check_optimizer(where, saved.get(label), moving, model)
+    _check_random_state(where, tensors["rng/torch"])
 
     model.load_state_dict(state)
     for name, head in heads.items():
         head.restore(head_tensors[name], settings["heads"][name])
-    if optimizer is not None:
-        load_optimizer(settings["optimizer"], tensors, optimizer, model)
+    for label, moving in optimizers.items():
+        load_optimizer(label, saved[label], tensors, moving, model)
+    if optimizers:
         torch.set_rng_state(tensors["rng/torch"].clone())
+    return CheckpointInfo(settings["step"], settings["extra"], settings["tables"])
+
+
+def checkpoint_info(path: str | os.PathLike[str]) -> CheckpointInfo:
+    """Return what a checkpoint says about itself, without reading its tensors."""
+    settings = read_settings(path, KIND)
     return CheckpointInfo(settings["step"], settings["extra"], settings["tables"])
 
 
@@ -143,6 +154,13 @@ def _identity(name: str, tensor: Tensor) -> tuple[Any, ...]:
 
 def _heads(model: nn.Module) -> dict[str, HeadState]:
     return {name: module for name, module in model.named_modules() if isinstance(module, HeadState)}
+
+
+def _optimizers(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.optim.Optimizer]:
+    """Return the given optimizer and those of heads that move their rows inside backward."""
+    own = {f"row_optimizer/{name}": getattr(module, "row_optimizer", None) for name, module in model.named_modules()}
+    found = {label: moving for label, moving in own.items() if moving is not None and moving is not optimizer}
+    return found if optimizer is None else {"optimizer": optimizer, **found}
 
 
 def _check_model(where: str, state: Tensors, model: nn.Module) -> None:
