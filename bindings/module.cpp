@@ -245,6 +245,7 @@ private:
 }  // namespace
 
 NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);  // a graph that is still alive when Python exits is no fault
     m.def("simd", [] { return std::string(kernels().name); });
     m.def("available_simd", [] {
         std::vector<std::string> names;

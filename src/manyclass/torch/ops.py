@@ -33,10 +33,10 @@ def pair_logits(
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
         return logits
     present = ids.clamp(min=0)
-    rows = _EmbedRows.apply(weight, present, update)
+    rows = _EmbedRows.apply(weight, present, update).to(input.dtype)
     logits = torch.einsum("ekd,ed->ek", rows, input)
     if bias is not None:
-        logits = logits + _EmbedRows.apply(bias, present, update)
+        logits = logits + _EmbedRows.apply(bias, present, update).to(input.dtype)
     return logits.masked_fill(ids < 0, -torch.inf)
 
 
