@@ -250,6 +250,8 @@ nb::ndarray<nb::numpy, T, nb::ndim<1>> copied(const std::vector<T>& values) {
 
 }  // namespace
 
+void bind_row_update(nb::module_& m);
+
 NB_MODULE(_native, m) {
     m.def("simd", [] { return std::string(kernels().name); });
     m.def("available_simd", [] {
@@ -258,6 +260,7 @@ NB_MODULE(_native, m) {
         return names;
     });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
+    bind_row_update(m);
     nb::class_<BoundIndex>(m, "Index")
         .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
                       bool, size_t, size_t, std::optional<In<float, 3>>>(),

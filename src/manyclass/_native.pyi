@@ -1,9 +1,20 @@
 """Types of the native core; the NumPy twin in `_reference_index.py` has the same class."""
 
 from manyclass._reference_index import ReferenceIndex
+from manyclass._reference_rows import Floats, Ids, RowRule
 
 def simd() -> str: ...
 def available_simd() -> list[str]: ...
 def use_simd(name: str) -> bool: ...
 
 class Index(ReferenceIndex): ...
+
+def update_rows(
+    rule: RowRule,
+    weight: Floats,
+    first: Floats | None,
+    second: Floats | None,
+    ids: Ids,
+    gradient: Floats,
+    threads: int,
+) -> None: ...
