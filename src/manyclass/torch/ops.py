@@ -41,7 +41,7 @@ def pair_logits(
 
 
 def gather_rows(weight: Tensor, ids: Tensor, update: RowUpdate | None = None) -> Tensor:
-    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse and coalesced, or goes to `update`."""
+    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse, or goes to `update`."""
     rows: Tensor = _GatherRows.apply(weight, ids, update)
     return rows
 

@@ -77,7 +77,7 @@ class Tables:
         self.touched = np.empty(0, np.int64)
 
     def refresh(self, weight: Tensor, bias: Tensor | None) -> int:
-        """Re-hash this step's share; return how many classes that was. Call once per training step, before its search."""
+        """Re-hash this step's share and return its size. Call once per training step, before the search."""
         index = self.over(weight, bias)
         self.step += 1
         ids = self._due(index.classes)
