@@ -2,6 +2,7 @@
 
 from manyclass._reference_index import ReferenceIndex
 from manyclass._reference_pairs import ReferencePairs
+from manyclass._reference_rows import Floats, Ids, RowRule
 
 def simd() -> str: ...
 def available_simd() -> list[str]: ...
@@ -9,3 +10,13 @@ def use_simd(name: str) -> bool: ...
 
 class Index(ReferenceIndex): ...
 class PairList(ReferencePairs): ...
+
+def update_rows(
+    rule: RowRule,
+    weight: Floats,
+    first: Floats | None,
+    second: Floats | None,
+    ids: Ids,
+    gradient: Floats,
+    threads: int,
+) -> None: ...
