@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 Show = Callable[[float, str], None]
 
@@ -9,14 +10,21 @@ Show = Callable[[float, str], None]
 @contextmanager
 def progress_bar(total: float, unit: str, wanted: bool) -> Iterator[Show]:
     """Yield show(completed, text)."""
-    try:
-        if not wanted:
-            raise ImportError
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-    except ImportError:
+    columns = _columns(unit) if wanted else None
+    if columns is None:
         yield lambda completed, text: None
         return
-    counter = TextColumn("{task.completed:,.0f}/{task.total:,.0f} " + unit)
-    with Progress(BarColumn(), counter, TimeRemainingColumn(), TextColumn("{task.description}")) as bar:
+    from rich.progress import Progress
+
+    with Progress(*columns) as bar:
         task = bar.add_task("", total=total)
         yield lambda completed, text: bar.update(task, completed=min(completed, total), description=text)
+
+
+def _columns(unit: str) -> list[Any] | None:
+    try:
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+    except ImportError:
+        return None
+    counter = TextColumn("{task.completed:,.0f}/{task.total:,.0f} " + unit)
+    return [BarColumn(), counter, TimeRemainingColumn(), TextColumn("{task.description}")]
