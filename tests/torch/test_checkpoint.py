@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,11 @@ from torch import Tensor, nn
 from manyclass.errors import CorruptFileError, FileError, FileVersionError, InputError, InputTypeError
 from manyclass.torch import _tensor_file
 from manyclass.torch._tensor_file import read_tensors, write_tensors
-from manyclass.torch.checkpoint import load_checkpoint, save_checkpoint
+from manyclass.torch.checkpoint import checkpoint_info, load_checkpoint, save_checkpoint
+from manyclass.torch.class_rows import RowHead
+from manyclass.torch.ops import pair_logits
+from manyclass.torch.row_optim import RowAdagrad, RowAdam, RowSGD
+from manyclass.training.loop import TrunkAndHead
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "sgd": lambda parameters: torch.optim.SGD(parameters, lr=0.1),
@@ -141,9 +146,68 @@ def test_a_resumed_run_is_bit_identical_to_the_uninterrupted_one(path: Path, nam
     steps(resumed, resumed_optimizer, 20, 23)  # whatever was there before must not matter
     info = load_checkpoint(path, resumed, resumed_optimizer)
     assert (info.step, info.extra, info.tables) == (5, {"note": [1, None, "x"]}, True)
+    assert checkpoint_info(path) == info
     assert steps(resumed, resumed_optimizer, 5, 12) == expected
     assert same(snapshot(resumed), snapshot(model))
     assert same(resumed_optimizer.state_dict(), optimizer.state_dict())
+
+
+class SomeRows(RowHead):
+    """A head that touches the rows near each positive."""
+
+    def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
+        ids = (positives[:, :1] + torch.arange(4)) % self.num_classes
+        logits = pair_logits(input, ids, self.weight, self.bias, self._update)
+        return logits.logsumexp(1) - logits[:, 0]
+
+
+ROW_OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
+    "sgd": partial(RowSGD, lr=0.1, momentum=0.9),
+    "adagrad": partial(RowAdagrad, lr=0.1),
+    "adam": partial(RowAdam, lr=0.01),
+}
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("name", ROW_OPTIMIZERS)
+def test_row_optimizers_resume_bit_identically(path: Path, name: str, fused: bool) -> None:
+    make = ROW_OPTIMIZERS[name]
+
+    def start(seed: int) -> tuple[TrunkAndHead, torch.optim.Optimizer]:
+        torch.manual_seed(seed)
+        trunk = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.3))
+        if fused:
+            model = TrunkAndHead(trunk, SomeRows(6, 9, row_update="fused", row_optimizer=make))
+            return model, torch.optim.AdamW(trunk.parameters(), lr=0.01)
+        model = TrunkAndHead(trunk, SomeRows(6, 9))
+        return model, make(model.parameters())
+
+    model, optimizer = start(0)
+    steps(model, optimizer, 0, 5)
+    save_checkpoint(path, model, optimizer, step=5)
+    expected = steps(model, optimizer, 5, 12)
+    resumed, resumed_optimizer = start(1)
+    load_checkpoint(path, resumed, resumed_optimizer)
+    assert steps(resumed, resumed_optimizer, 5, 12) == expected
+    assert same(dict(resumed.state_dict()), dict(model.state_dict()))
+    assert same(resumed_optimizer.state_dict(), optimizer.state_dict())
+    if fused:
+        assert same(resumed.head.row_optimizer.state_dict(), model.head.row_optimizer.state_dict())
+        assert resumed.head.row_optimizer.state  # there was something to bring back
+
+
+def test_weights_of_a_fused_head_go_to_one_that_is_not_and_back(path: Path) -> None:
+    fused = SomeRows(6, 9, row_update="fused", row_optimizer=ROW_OPTIMIZERS["sgd"])
+    plain = SomeRows(6, 9)
+    save_checkpoint(path, fused)
+    load_checkpoint(path, plain)
+    assert same(dict(plain.state_dict()), dict(fused.state_dict()))
+    other = SomeRows(6, 9)
+    save_checkpoint(path, other, ROW_OPTIMIZERS["sgd"](other.parameters()))
+    load_checkpoint(path, fused)
+    assert same(dict(fused.state_dict()), dict(other.state_dict()))
+    with pytest.raises(FileError, match="holds no state of this RowSGD"):
+        load_checkpoint(path, fused, ROW_OPTIMIZERS["sgd"](fused.parameters()))
 
 
 def test_without_tables_they_are_rebuilt_from_the_weights(path: Path) -> None:
