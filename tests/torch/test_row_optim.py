@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import backend
 from torch import Tensor, nn
 
 from manyclass import ConfigError, InputError, InputTypeError
@@ -380,6 +381,40 @@ def test_shared_memory_of_adagrad() -> None:
     optimizer = RowAdagrad([weight])
     optimizer.share_memory()
     assert optimizer.state[weight]["sum"].is_shared()
+
+
+@ALL
+def test_the_numpy_backend_gives_the_same_bits(pair: str) -> None:
+    row_class, _, settings = PAIRS[pair]
+    results = []
+    for name in ("native", "reference"):
+        weight = parameter(ROWS, WIDTH)
+        optimizer = row_class([weight], **settings)
+        with backend(name):
+            for step, gradient in enumerate(gradients(3, 5, WIDTH)):
+                optimizer.update_rows(weight, touched(step), gradient)
+        results.append(bits(weight))
+    assert results[0] == results[1]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("row_class", [RowSGD, RowAdagrad, RowAdam])
+def test_gradient_scaling_for_half_precision_reaches_dense_and_sparse_alike(row_class: Any, fused: bool) -> None:
+    results = []
+    for enabled in (False, True):
+        trunk, embedding = nn.Linear(WIDTH, 3), nn.Embedding(ROWS, WIDTH, sparse=True)
+        trunk.weight.data.copy_(parameter(3, WIDTH).data)
+        embedding.weight.data.copy_(parameter(ROWS, WIDTH).data)
+        optimizer = row_class([trunk.weight, embedding.weight], lr=0.1, fused=fused)
+        scaler = torch.amp.GradScaler("cpu", enabled=enabled, init_scale=1024.0)
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((nn.functional.linear(embedding(torch.tensor([1, 3, 3])), trunk.weight) ** 2).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        results.append(bits(trunk.weight) + bits(embedding.weight))
+    assert results[0] == results[1]
 
 
 # Refusals
