@@ -1,29 +1,20 @@
 // Python's view of the core. Each function checks its arrays, releases the GIL and calls; policy and messages that
 // users see live in Python.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
-
 #include "../cpp/index.h"
+#include "arrays.h"
 
-namespace nb = nanobind;
 using namespace manyclass;
+
+void bind_pairs(nb::module_& m);
+void bind_row_update(nb::module_& m);
 
 namespace {
 
-template <class T, size_t dims>
-using In = nb::ndarray<const T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
-template <class T, size_t dims>
-using Out = nb::ndarray<T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
 using AnyRows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
-
-void require(bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(what);
-}
 
 template <class T>
 const T* data_or_null(const std::optional<In<T, 1>>& array, size_t size, const char* what) {
@@ -170,6 +161,18 @@ public:
         return status.what == SearchStatus::bad_query ? query : -2 - query;
     }
 
+    // Candidates alone, likeliest first. Returns -1, or the first query that is not finite.
+    int64_t shortlist(In<float, 2> queries, size_t keep, size_t probes, size_t threads, Out<int64_t, 2> ids) {
+        require(queries.shape(1) == features_ && ids.shape(0) == queries.shape(0), "queries or output do not fit");
+        require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
+        const SearchPlan plan{ids.shape(1), keep, probes, std::max<size_t>(1, threads)};
+        SearchOut out;
+        out.candidates = ids.data();
+        nb::gil_scoped_release unlocked;
+        const SearchStatus status = index->search(queries.data(), queries.shape(0), plan, out);
+        return status.what == SearchStatus::fine ? -1 : static_cast<int64_t>(status.query);
+    }
+
     void votes(In<float, 1> query, Out<uint16_t, 1> counts) {
         require(index->hasher() && query.size() == features_, "votes");
         nb::gil_scoped_release unlocked;
@@ -240,19 +243,10 @@ private:
     AnyRows rows_;
 };
 
-template <class T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> copied(const std::vector<T>& values) {
-    auto* copy = new std::vector<T>(values);
-    return {copy->data(), {copy->size()}, nb::capsule(copy, [](void* p) noexcept {
-                delete static_cast<std::vector<T>*>(p);
-            })};
-}
-
 }  // namespace
 
-void bind_row_update(nb::module_& m);
-
 NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);  // a graph that is still alive when Python exits is no fault
     m.def("simd", [] { return std::string(kernels().name); });
     m.def("available_simd", [] {
         std::vector<std::string> names;
@@ -260,6 +254,7 @@ NB_MODULE(_native, m) {
         return names;
     });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
+    bind_pairs(m);
     bind_row_update(m);
     nb::class_<BoundIndex>(m, "Index")
         .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
@@ -286,6 +281,7 @@ NB_MODULE(_native, m) {
         .def("search", &BoundIndex::search, nb::arg("queries"), nb::arg("candidates"), nb::arg("keep"),
              nb::arg("probes"), nb::arg("threads"), nb::arg("logistic"), nb::arg("classes"), nb::arg("logits"),
              nb::arg("log_probs"), nb::arg("ids").none(), nb::arg("id_logits").none())
+        .def("shortlist", &BoundIndex::shortlist)
         .def("votes", &BoundIndex::votes)
         .def("export_codes", &BoundIndex::export_codes)
         .def("import_codes", &BoundIndex::import_codes)

@@ -1,36 +1,26 @@
 // Python's view of the row optimizers.
 #include "../cpp/row_update.h"
 
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 
-#include <optional>
-
+#include "arrays.h"
 #include "row_rule.h"
 
-namespace nb = nanobind;
 using namespace manyclass;
 
 namespace {
 
-template <class T, size_t dims>
-using Array = nb::ndarray<T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
-using State = std::optional<Array<float, 2>>;
+using State = std::optional<Out<float, 2>>;
 
-void require(bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(what);
-}
-
-float* state_data(const State& state, bool used, const Array<float, 2>& weight) {
+float* state_data(const State& state, bool used, const Out<float, 2>& weight) {
     if (!used) return nullptr;
     require(state && state->shape(0) == weight.shape(0) && state->shape(1) == weight.shape(1),
             "the rule needs a state of the weight's shape");
     return state->data();
 }
 
-void bound_update_rows(const RowRuleTuple& tuple, Array<float, 2> weight, State first, State second,
-                       Array<const int64_t, 1> ids, Array<const float, 2> gradient, size_t threads) {
+void bound_update_rows(const RowRuleTuple& tuple, Out<float, 2> weight, State first, State second, In<int64_t, 1> ids,
+                       In<float, 2> gradient, size_t threads) {
     const RowRule rule = row_rule(tuple);
     require(gradient.shape(0) == ids.size() && gradient.shape(1) == weight.shape(1),
             "gradient must be (ids, row width)");

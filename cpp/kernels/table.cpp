@@ -21,6 +21,7 @@ size_t scan_sketch(const ScanPlan&, ScanQuery*, size_t, size_t, size_t);
 int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
+void weighted_sum(const float* const*, const float*, size_t, size_t, float*);
 void apply_rule(const RowRule&, float*, float*, float*, const float*, size_t);
 
 extern const Kernels table = {
@@ -40,6 +41,7 @@ extern const Kernels table = {
     sketch_score,
     scan_counters,
     dots,
+    weighted_sum,
     apply_rule,
 };
 

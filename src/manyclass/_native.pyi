@@ -1,6 +1,7 @@
-"""Types of the native core; the NumPy twin in `_reference_index.py` has the same class."""
+"""Types of the native core; the NumPy twins in `_reference_*.py` have the same classes."""
 
 from manyclass._reference_index import ReferenceIndex
+from manyclass._reference_pairs import ReferencePairs
 from manyclass._reference_rows import Floats, Ids, RowRule
 
 def simd() -> str: ...
@@ -8,6 +9,7 @@ def available_simd() -> list[str]: ...
 def use_simd(name: str) -> bool: ...
 
 class Index(ReferenceIndex): ...
+class PairList(ReferencePairs): ...
 
 def update_rows(
     rule: RowRule,

@@ -1,5 +1,7 @@
-"""PyTorch layer of manyclass: output heads for very many classes, and optimizers for their rows."""
+"""PyTorch heads for many classes, and the optimizers that move only the rows they touch."""
 
+from manyclass.torch.head import OutputHead, TopK
 from manyclass.torch.row_optim import RowAdagrad, RowAdam, RowSGD
+from manyclass.torch.wta_softmax import WTASoftmax
 
-__all__ = ["RowAdagrad", "RowAdam", "RowSGD"]
+__all__ = ["OutputHead", "RowAdagrad", "RowAdam", "RowSGD", "TopK", "WTASoftmax"]
