@@ -384,6 +384,21 @@ def test_shared_memory_of_adagrad() -> None:
 
 
 @ALL
+def test_a_copy_made_together_with_its_parameter_goes_its_own_way(pair: str) -> None:
+    row_class, _, settings = PAIRS[pair]
+    weight = parameter(ROWS, WIDTH)
+    optimizer = row_class([weight], **settings)
+    optimizer.update_rows(weight, touched(0), torch.ones(5, WIDTH))
+    before, states = bits(weight), copy.deepcopy(optimizer.state_dict())
+    other_weight, other = copy.deepcopy((weight, optimizer))
+    other.update_rows(other_weight, touched(1), torch.ones(5, WIDTH))
+    assert bits(weight) == before
+    torch.testing.assert_close(optimizer.state_dict()["state"], states["state"], rtol=0, atol=0)
+    optimizer.update_rows(weight, touched(1), torch.ones(5, WIDTH))
+    assert bits(weight) == bits(other_weight)
+
+
+@ALL
 def test_the_numpy_backend_gives_the_same_bits(pair: str) -> None:
     row_class, _, settings = PAIRS[pair]
     results = []
