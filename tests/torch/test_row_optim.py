@@ -499,6 +499,25 @@ def test_a_bad_gradient_in_a_later_group_leaves_the_first_unchanged() -> None:
     assert bits(good) == before
 
 
+def test_a_state_of_another_shape_is_refused() -> None:
+    weight = parameter(ROWS, WIDTH)
+    optimizer = RowAdam([weight])
+    optimizer.update_rows(weight, torch.tensor([0]), torch.ones(1, WIDTH))
+    weight.data = torch.zeros(ROWS + 2, WIDTH)
+    with pytest.raises(InputError, match="state has shape"):
+        optimizer.update_rows(weight, torch.tensor([0]), torch.ones(1, WIDTH))
+    assert not weight.any()
+    assert optimizer.state[weight]["step"] == 1
+    del optimizer.state[weight]
+    optimizer.update_rows(weight, torch.tensor([ROWS + 1]), torch.ones(1, WIDTH))
+
+
+def test_parameters_without_elements_are_left_alone() -> None:
+    for shape, ids in (((0, 3), []), ((4, 0), [1, 2]), ((0,), [])):
+        weight = nn.Parameter(torch.zeros(shape))
+        RowAdam([weight]).update_rows(weight, torch.tensor(ids, dtype=torch.int64), torch.zeros(len(ids), *shape[1:]))
+
+
 def test_a_parameter_elsewhere_or_unknown_is_refused() -> None:
     weight = nn.Parameter(torch.empty(ROWS, WIDTH, device="meta"))
     with pytest.raises(InputError, match="on meta"):
