@@ -143,7 +143,7 @@ class RowSteps(torch.optim.Optimizer):
 
 def untouched_zeros(like: Tensor, fill: float = 0.0) -> Tensor:
     """Return a contiguous state for a parameter; zeros cost no memory until written (torch.zeros writes them)."""
-    if fill:
+    if fill or not like.numel():
         return torch.full(like.shape, fill, dtype=like.dtype)
     zeros = torch.from_numpy(np.zeros(like.numel() * like.element_size(), np.uint8))
     return zeros.view(like.dtype).view(like.shape)
