@@ -150,7 +150,10 @@ def _header(kind: str, settings: str, places: list[_Place], checksums: list[str]
 
 def _write_tensor(file: int, tensor: Tensor) -> str:
     """Write the bytes of one tensor and return their checksum."""
-    content = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    flat = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    if flat.stride(0) != 1:  # torch calls one element, or none, contiguous whatever its stride, but does not view it
+        flat = flat.new_empty(len(flat)).copy_(flat)
+    content = flat.view(torch.uint8).numpy()
     crc = 0
     for start in range(0, len(content), CHUNK):
         # A copy, so that checksum and file see the same bytes even if another thread is training meanwhile.
