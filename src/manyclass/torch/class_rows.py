@@ -127,7 +127,7 @@ class RowHead(OutputHead):
             raise InputError(f"bias has shape {tuple(value.shape)}; expected {(len(self.rows.weight),)}")
         self._replace("bias", value)
 
-    def _replace(self, name: str, value: nn.Parameter | None) -> None:
+    def _replace(self, name: str, value: Tensor | None) -> None:
         before = getattr(self.rows, name)
         setattr(self.rows, name, value)
         if self._fused is not None:

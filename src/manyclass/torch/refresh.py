@@ -129,7 +129,7 @@ class Tables:
             return new
         arrays: dict[str, npt.NDArray[Any]] = {name: tensor.numpy() for name, tensor in tensors.items()}
         new.hashed_at, new.touched = arrays.pop("hashed_at").copy(), arrays.pop("touched").copy()
-        rows = arrays.pop("rows", array(weight))
+        rows = arrays.pop("rows").copy() if self.unit_rows else array(weight)
         if new.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
             raise InputError(f"saved tables are for {rows.shape} rows; the head has {tuple(weight.shape)}")
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
