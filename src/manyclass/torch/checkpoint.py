@@ -122,7 +122,8 @@ def load_checkpoint(
         optimizers = {label: moving for label, moving in optimizers.items() if label in saved}
     for label, moving in optimizers.items():
         check_optimizer(where, saved.get(label), moving, model)
-    _check_random_state(where, tensors["rng/torch"])
+    if optimizers:
+        _check_random_state(where, tensors["rng/torch"])
 
     model.load_state_dict(state)
     for name, head in heads.items():
