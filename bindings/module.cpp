@@ -1,29 +1,19 @@
 // Python's view of the core. Each function checks its arrays, releases the GIL and calls; policy and messages that
 // users see live in Python.
-#include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
-
 #include "../cpp/index.h"
+#include "arrays.h"
 
-namespace nb = nanobind;
 using namespace manyclass;
+
+void bind_pairs(nb::module_& m);
 
 namespace {
 
-template <class T, size_t dims>
-using In = nb::ndarray<const T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
-template <class T, size_t dims>
-using Out = nb::ndarray<T, nb::ndim<dims>, nb::c_contig, nb::device::cpu>;
 using AnyRows = nb::ndarray<nb::ro, nb::ndim<2>, nb::device::cpu>;
-
-void require(bool holds, const char* what) {
-    if (!holds) throw std::invalid_argument(what);
-}
 
 template <class T>
 const T* data_or_null(const std::optional<In<T, 1>>& array, size_t size, const char* what) {
@@ -240,14 +230,6 @@ private:
     AnyRows rows_;
 };
 
-template <class T>
-nb::ndarray<nb::numpy, T, nb::ndim<1>> copied(const std::vector<T>& values) {
-    auto* copy = new std::vector<T>(values);
-    return {copy->data(), {copy->size()}, nb::capsule(copy, [](void* p) noexcept {
-                delete static_cast<std::vector<T>*>(p);
-            })};
-}
-
 }  // namespace
 
 NB_MODULE(_native, m) {
@@ -258,6 +240,7 @@ NB_MODULE(_native, m) {
         return names;
     });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
+    bind_pairs(m);
     nb::class_<BoundIndex>(m, "Index")
         .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
                       bool, size_t, size_t, std::optional<In<float, 3>>>(),

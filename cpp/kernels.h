@@ -70,6 +70,8 @@ struct Kernels {
                             uint64_t* kept, size_t* count, size_t capacity);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
     void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
+    // Adds the sum of weights[j] * rows[j] to `out`.
+    void (*weighted_sum)(const float* const* rows, const float* weights, size_t count, size_t n, float* out);
 };
 
 // The table in use: chosen at first call from the CPU and MANYCLASS_SIMD.

@@ -21,6 +21,7 @@ size_t scan_sketch(const ScanPlan&, ScanQuery*, size_t, size_t, size_t);
 int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
+void weighted_sum(const float* const*, const float*, size_t, size_t, float*);
 
 extern const Kernels table = {
     MANYCLASS_NAME(MANYCLASS_ISA),
@@ -39,6 +40,7 @@ extern const Kernels table = {
     sketch_score,
     scan_counters,
     dots,
+    weighted_sum,
 };
 
 }  // namespace manyclass::MANYCLASS_ISA

@@ -1,0 +1,75 @@
+// Python's view of cpp/pairs.h.
+#include "../cpp/pairs.h"
+
+#include <nanobind/stl/optional.h>
+
+#include <algorithm>
+
+#include "arrays.h"
+
+using namespace manyclass;
+
+namespace {
+
+FloatRows view(const In<float, 2>& rows) {
+    return {rows.data(), rows.shape(0), rows.shape(1)};
+}
+
+void check_weight(const PairList& pairs, const In<float, 2>& weight) {
+    require(pairs.rows().empty() || static_cast<size_t>(pairs.rows().back()) < weight.shape(0), "id out of range");
+}
+
+template <class Array>
+void check_pairs(const PairList& pairs, const Array& array) {
+    require(array.shape(0) == pairs.examples() && array.shape(1) == pairs.width(), "one number per pair");
+}
+
+void products(const PairList& self, In<float, 2> weight, std::optional<In<float, 1>> bias, In<float, 2> input,
+              Out<float, 2> out, size_t threads) {
+    check_weight(self, weight);
+    check_pairs(self, out);
+    require(!bias || bias->size() == weight.shape(0), "bias does not fit the weight");
+    require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
+    const float* bias_data = bias ? bias->data() : nullptr;
+    nb::gil_scoped_release unlocked;
+    self.products(view(weight), bias_data, input.data(), out.data(), std::max<size_t>(1, threads));
+}
+
+void row_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> input, Out<float, 2> out,
+                   Out<float, 1> sums, size_t threads) {
+    check_pairs(self, gradient);
+    require(input.shape(0) == self.examples(), "input");
+    require(out.shape(0) == self.rows().size() && out.shape(1) == input.shape(1), "out");
+    require(sums.size() == self.rows().size(), "sums");
+    nb::gil_scoped_release unlocked;
+    self.row_gradients(gradient.data(), view(input), out.data(), sums.data(), std::max<size_t>(1, threads));
+}
+
+void input_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> weight, Out<float, 2> out,
+                     size_t threads) {
+    check_weight(self, weight);
+    check_pairs(self, gradient);
+    require(out.shape(0) == self.examples() && out.shape(1) == weight.shape(1), "out");
+    nb::gil_scoped_release unlocked;
+    self.input_gradients(gradient.data(), view(weight), out.data(), std::max<size_t>(1, threads));
+}
+
+}  // namespace
+
+void bind_pairs(nb::module_& m) {
+    nb::class_<PairList>(m, "PairList")
+        .def("__init__",
+             [](PairList* self, In<int64_t, 2> ids) {
+                 require(ids.size() < size_t{1} << 32, "too many pairs");
+                 nb::gil_scoped_release unlocked;
+                 new (self) PairList(ids.data(), ids.shape(0), ids.shape(1));
+             })
+        .def_prop_ro(
+            "rows",
+            [](const PairList& self) { return copied(std::vector<int64_t>(self.rows().begin(), self.rows().end())); },
+            nb::rv_policy::move)
+        .def("products", &products, nb::arg("weight"), nb::arg("bias").none(), nb::arg("input"), nb::arg("out"),
+             nb::arg("threads"))
+        .def("row_gradients", &row_gradients)
+        .def("input_gradients", &input_gradients);
+}

@@ -1,0 +1,47 @@
+// Products of examples with chosen rows of a weight matrix, and their gradients: the inner work of training.
+//
+// An example names its rows; a list of pairs turns that round, so that each row is read once for all the examples
+// that want it, and written by one thread: sums do not depend on the number of threads.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels.h"
+
+namespace manyclass {
+
+struct FloatRows {
+    const float* data;
+    size_t count, features;
+    const float* row(size_t id) const { return data + id * features; }
+};
+
+class PairList {
+public:
+    // ids [examples][width]: the rows of each example, negative where there is none.
+    PairList(const int64_t* ids, size_t examples, size_t width);
+
+    size_t examples() const { return examples_; }
+    size_t width() const { return width_; }
+    // The distinct rows that are wanted, ascending.
+    std::span<const int64_t> rows() const { return rows_; }
+
+    // products [examples][width] = weight[id] . input[example] + bias[id], -inf where there is no id.
+    void products(const FloatRows& weight, const float* bias, const float* input, float* out, size_t threads) const;
+    // out [rows][features] = sum over the row's pairs of gradient * input; sums [rows] of the gradients alone.
+    void row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums, size_t threads) const;
+    // out [examples][features] = sum over the example's pairs of gradient * weight[id].
+    void input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const;
+
+private:
+    size_t slice_begin(size_t slice, size_t slices) const;
+    size_t examples_, width_;
+    std::vector<int64_t> ids_;      // as given
+    std::vector<int64_t> rows_;     // distinct, ascending
+    std::vector<uint32_t> starts_;  // where a row's slots begin; one more than rows
+    std::vector<uint32_t> slots_;   // example * width + column, grouped by row, ascending inside a group
+};
+
+}  // namespace manyclass
