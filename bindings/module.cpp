@@ -161,6 +161,18 @@ public:
         return status.what == SearchStatus::bad_query ? query : -2 - query;
     }
 
+    // Candidates alone, likeliest first. Returns -1, or the first query that is not finite.
+    int64_t shortlist(In<float, 2> queries, size_t keep, size_t probes, size_t threads, Out<int64_t, 2> ids) {
+        require(queries.shape(1) == features_ && ids.shape(0) == queries.shape(0), "queries or output do not fit");
+        require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
+        const SearchPlan plan{ids.shape(1), keep, probes, std::max<size_t>(1, threads)};
+        SearchOut out;
+        out.candidates = ids.data();
+        nb::gil_scoped_release unlocked;
+        const SearchStatus status = index->search(queries.data(), queries.shape(0), plan, out);
+        return status.what == SearchStatus::fine ? -1 : static_cast<int64_t>(status.query);
+    }
+
     void votes(In<float, 1> query, Out<uint16_t, 1> counts) {
         require(index->hasher() && query.size() == features_, "votes");
         nb::gil_scoped_release unlocked;
@@ -268,6 +280,7 @@ NB_MODULE(_native, m) {
         .def("search", &BoundIndex::search, nb::arg("queries"), nb::arg("candidates"), nb::arg("keep"),
              nb::arg("probes"), nb::arg("threads"), nb::arg("logistic"), nb::arg("classes"), nb::arg("logits"),
              nb::arg("log_probs"), nb::arg("ids").none(), nb::arg("id_logits").none())
+        .def("shortlist", &BoundIndex::shortlist)
         .def("votes", &BoundIndex::votes)
         .def("export_codes", &BoundIndex::export_codes)
         .def("import_codes", &BoundIndex::import_codes)

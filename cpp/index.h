@@ -37,10 +37,10 @@ struct SearchPlan {
 };
 
 struct SearchOut {
-    int64_t* classes = nullptr;     // [queries][k], -1 where absent
+    int64_t* classes = nullptr;     // [queries][k], -1 where absent; null: no exact logits, candidates in order of rank
     float* logits = nullptr;        // [queries][k], -inf where absent
     float* log_probs = nullptr;     // [queries][k]: softmax over the candidates, or log sigmoid
-    int64_t* candidates = nullptr;  // optional [queries][candidates], ids ascending, then -1
+    int64_t* candidates = nullptr;  // optional [queries][candidates], ids ascending (or by rank), then -1
     float* candidate_logits = nullptr;
     size_t k = 0;
     bool logistic = false;

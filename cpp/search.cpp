@@ -70,6 +70,10 @@ public:
             count_ = std::min(kQueryBlock, count - begin);
             first_ = begin;
             retrieve();
+            if (!out_.classes) {
+                parallel_for(count_, plan_.threads, [&](size_t q, size_t) { list_candidates(q); });
+                continue;
+            }
             score_exactly();
             parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) {
                 if (!finish(q, workers_[worker])) overflow.store(begin + q);
@@ -98,7 +102,8 @@ private:
         } else {
             return parallel_for(count_, plan_.threads, [&](size_t q, size_t) { everything(q); });
         }
-        parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) { sort_ids(ids_[q], workers_[worker]); });
+        if (out_.classes)
+            parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) { sort_ids(ids_[q], workers_[worker]); });
     }
 
     void everything(size_t q) {
@@ -218,6 +223,7 @@ private:
                 if (repeats) all.drop_repeats();
                 all.cut(false);
             }
+            if (!out_.classes) std::sort(all.data(), all.data() + all.count);  // a shortlist is in order of rank
             ids_[q].resize(all.count);
             std::transform(all.begin(), all.end(), ids_[q].begin(), key_id);
         });
@@ -361,7 +367,9 @@ private:
         const size_t keep = std::min(plan_.candidates, ranked.size());
         std::nth_element(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(keep), ranked.end());
         ranked.resize(keep);
-        for (const uint64_t key : ranked) list.push(best_first_key(0, key_id(key)));
+        if (!out_.classes) std::sort(ranked.begin(), ranked.end());
+        for (size_t i = 0; i < keep; ++i)
+            list.push(best_first_key(-static_cast<int>(std::min<size_t>(i, 32768)), key_id(ranked[i])));
     }
 
     void score_exactly() {
@@ -479,13 +487,17 @@ private:
                                               : out_.logistic ? log_sigmoid(logit)
                                                               : logit - normalizer;
         }
-        if (out_.candidates)
-            for (size_t i = 0; i < plan_.candidates; ++i) {
-                out_.candidates[at * plan_.candidates + i] = i < ids.size() ? int64_t{ids[i]} : -1;
-                if (out_.candidate_logits)
-                    out_.candidate_logits[at * plan_.candidates + i] = i < ids.size() ? logits[i] : kNothing;
-            }
+        list_candidates(q);
+        if (out_.candidate_logits)
+            for (size_t i = 0; i < plan_.candidates; ++i)
+                out_.candidate_logits[at * plan_.candidates + i] = i < ids.size() ? logits[i] : kNothing;
         return std::all_of(logits.begin(), logits.end(), [](float logit) { return std::isfinite(logit); });
+    }
+
+    void list_candidates(size_t q) const {
+        if (!out_.candidates) return;
+        int64_t* to = out_.candidates + (first_ + q) * plan_.candidates;
+        for (size_t i = 0; i < plan_.candidates; ++i) to[i] = i < ids_[q].size() ? int64_t{ids_[q][i]} : -1;
     }
 
     Index& index_;

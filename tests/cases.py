@@ -91,6 +91,7 @@ def integers(index: WTAIndex, queries: Array, candidates: int = 20, **options: A
     """Return all that is promised to be the same bits on every backend, instruction set and thread count."""
     kept = {
         "candidates": index.retrieve(queries, candidates, **options)[0],
+        "shortlist": index.shortlist(queries, candidates, **options),
         "norms": index._state.norms(),
         "bias": index._state.bias(),
         "removed": index._state.removed(),

@@ -253,6 +253,7 @@ ENTRIES: list[tuple[str, Awkward, list[Entry]]] = [
         [
             ("search", QUERIES, lambda w, x: (x, w.index.search(x, 3))),
             ("retrieve", QUERIES, does(lambda w, x: w.index.retrieve(x, 3))),
+            ("shortlist", QUERIES, does(lambda w, x: w.index.shortlist(x, 3))),
             ("check", QUERIES, does(lambda w, x: w.index.check(x, k=3))),
         ],
     ),
@@ -298,6 +299,7 @@ ENTRIES: list[tuple[str, Awkward, list[Entry]]] = [
         [
             ("search", 3, does(lambda w, x: w.index.search(QUERIES, 1, candidates=x))),
             ("retrieve", 3, does(lambda w, x: w.index.retrieve(QUERIES, x))),
+            ("shortlist", 3, does(lambda w, x: w.index.shortlist(QUERIES, x))),
             ("check", 3, does(lambda w, x: w.index.check(QUERIES, candidates=x))),
         ],
     ),
@@ -308,6 +310,7 @@ ENTRIES: list[tuple[str, Awkward, list[Entry]]] = [
             ("build", 2, does(lambda w, x: rebuilt(w, threads=x))),
             ("search", 2, lambda w, x: (QUERIES, w.index.search(QUERIES, 3, threads=x))),
             ("retrieve", 2, does(lambda w, x: w.index.retrieve(QUERIES, 3, threads=x))),
+            ("shortlist", 2, does(lambda w, x: w.index.shortlist(QUERIES, 3, threads=x))),
             ("refresh", 2, does(lambda w, x: w.index.refresh(SOME, threads=x))),
             ("append", 2, does(lambda w, x: w.index.append(SOME_ROWS, names=["a", "b"], threads=x))),
             ("check", 2, does(lambda w, x: w.index.check(QUERIES, threads=x))),

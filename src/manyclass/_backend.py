@@ -36,6 +36,18 @@ def index_class() -> Any:
     return _native.Index
 
 
+def pairs_class() -> Any:
+    """Return the class that multiplies examples with chosen rows: the native one, or its NumPy twin."""
+    if _wanted_backend() == "reference":
+        from manyclass._reference_pairs import ReferencePairs
+
+        return ReferencePairs
+    _check_simd()
+    import manyclass._native as _native
+
+    return _native.PairList
+
+
 def backend_info() -> BackendInfo:
     """Return which backend, instruction set and thread count are in use."""
     if _wanted_backend() == "reference":

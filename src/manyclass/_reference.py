@@ -114,9 +114,9 @@ def read_probes(probes: list[tuple[int, int]], table: Ints, budget: int) -> Ints
 
 
 def best_by_score(ids: Ints, scores: npt.NDArray[np.generic], keep: int) -> Ints:
-    """Return the ids with the `keep` largest scores, ascending; ties go to the lowest id."""
+    """Return the ids with the `keep` largest scores, best first; ties go to the lowest id."""
     order = np.lexsort((ids, -scores.astype(np.float64)))
-    return np.sort(ids[order[:keep]])
+    return ids[order[:keep]]
 
 
 # Sketch (RaBitQ's estimator)

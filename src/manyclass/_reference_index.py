@@ -40,7 +40,7 @@ class ReferenceSketch:
         self.biases[i] = spec.to_q15(float(bias) / self.scales[1]) if self.scales[1] > 0 else 0
 
     def best(self, query: Floats, ids: Ints, keep: int) -> Ints:
-        """Return the `keep` ids with the best scores, ascending."""
+        """Return the `keep` ids with the best scores, best first."""
         levels, alpha, beta = spec.sketch_query(query, self.signs, self.bits, self.scales[0], self.scales[1])
         scores = spec.sketch_scores(levels, alpha, beta, self.codes[ids], self.factors[ids], self.biases[ids])
         return spec.best_by_score(ids, scores, keep)
@@ -197,7 +197,7 @@ class ReferenceIndex:
             if not np.isfinite(spec.lane_sum(query * query)):
                 return q
         for q, query in enumerate(queries):
-            found = self.retrieve(query, candidates, keep, probes)
+            found = np.sort(self.retrieve(query, candidates, keep, probes))
             rows = np.array([self._row(self.rows[i]) for i in found], np.float32).reshape(-1, self.features)
             exact = spec.exact_logits(query, rows, self._bias[found])
             if not np.isfinite(exact).all():
@@ -214,8 +214,18 @@ class ReferenceIndex:
                 id_logits[q, : len(found)] = exact
         return -1
 
+    def shortlist(self, queries: Floats, keep: int, probes: int, threads: int, ids: Ints) -> int:
+        for q, query in enumerate(queries):
+            if not np.isfinite(spec.lane_sum(query * query)):
+                return q
+        ids[...] = -1
+        for q, query in enumerate(queries):
+            found = self.retrieve(query, ids.shape[1], keep, probes)
+            ids[q, : len(found)] = found
+        return -1
+
     def retrieve(self, query: Floats, candidates: int, keep: int, probes: int) -> Ints:
-        """Return the candidate ids of one query, ascending."""
+        """Return the candidate ids of one query, best first."""
         alive = np.flatnonzero(self._removed == 0) if len(self._removed) else np.arange(self.classes)
         if "scan" in self.sketches:
             if "sketch" not in self.sketches:
@@ -252,7 +262,7 @@ class ReferenceIndex:
             counts = spec.count_votes(spec.bucket_numbers(best, self.code_bits), silent, self.table)
             hits = np.flatnonzero(counts)
             votes = counts[hits]
-        kept = spec.best_by_score(hits, votes, keep)
+        kept = np.sort(spec.best_by_score(hits, votes, keep))
         return kept, votes[np.searchsorted(hits, kept)]
 
     def votes(self, query: Floats, counts: npt.NDArray[np.uint16]) -> None:

@@ -198,6 +198,19 @@ class WTAIndex:
         self._search(vectors, 1, wanted, keep, _threads(threads), ids, logits)
         return (ids[0], logits[0]) if single else (ids, logits)
 
+    def shortlist(self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None) -> Ids:
+        """Return candidate ids alone, likeliest first by the index's own ranking, then -1; no exact logits.
+
+        What training needs: logits of the chosen classes are computed there, with their gradients.
+        """
+        wanted, keep = self._breadth(candidates)
+        vectors, single = check_vectors("queries", queries, self.features)
+        ids = np.empty((len(vectors), wanted), np.int64)
+        bad = self._state.shortlist(vectors, keep, self.config.probes, _threads(threads), ids)
+        if bad >= 0:
+            raise not_finite("queries", bad)
+        return ids[0] if single else ids
+
     def votes(self, query: npt.ArrayLike) -> npt.NDArray[np.uint16]:
         """Return in how many bands each class shares the query's bucket: the paper's counts, (classes,)."""
         if not self.config.bands:

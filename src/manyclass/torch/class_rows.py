@@ -1,0 +1,150 @@
+"""Parameters that get gradients for a few rows only, and what heads made of them share."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from manyclass._inputs import check_count
+from manyclass.errors import ConfigError, InputError
+from manyclass.torch.head import OutputHead
+from manyclass.torch.ops import RowUpdate, sparse_rows
+
+RowUpdateMode = Literal["gradient", "fused"]
+MakeOptimizer = Callable[[Iterable[Tensor]], Any]
+
+
+class ClassRows(nn.Embedding):
+    """Weight and bias of a head. An nn.Embedding with sparse gradients, because that is what DDP looks for."""
+
+    def __init__(self, rows: int, features: int, bias: bool, device: Any = None, dtype: Any = None) -> None:
+        weight = torch.empty(rows, features, device=device, dtype=dtype)
+        super().__init__(rows, features, _weight=weight, sparse=True)
+        self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does."""
+        if not hasattr(self, "bias"):  # nn.Embedding calls this before there is one
+            return
+        bound = self.embedding_dim**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+
+class FusedUpdate:
+    """Hands row gradients to an optimizer inside backward; with every > 1, the sum of that many backward passes."""
+
+    def __init__(self, optimizer: RowUpdate, every: int) -> None:
+        self.optimizer = optimizer
+        self.every = every
+        self.waiting: dict[int, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
+
+    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
+        """Apply the gradient, or keep it until its turn."""
+        if self.every > 1:
+            waiting = self.waiting.setdefault(id(parameter), [])
+            waiting.append(sparse_rows(ids, gradient, parameter))
+            if len(waiting) < self.every:
+                return
+            total = torch.stack(waiting).coalesce() if len(waiting) == 1 else _sum(waiting)
+            waiting.clear()
+            ids, gradient = total.indices()[0], total.values()
+        self.optimizer.update_rows(parameter, ids, gradient)
+
+
+def _sum(parts: list[Tensor]) -> Tensor:
+    ids = torch.cat([part.indices() for part in parts], 1)
+    values = torch.cat([part.values() for part in parts])
+    return torch.sparse_coo_tensor(ids, values, parts[0].shape, check_invariants=False).coalesce()
+
+
+class RowHead(OutputHead):
+    """A head whose training touches few rows; `weight` and `bias` live in `rows` and keep nn.Linear's key names.
+
+    row_update="gradient": weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the rows move
+    inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the rest of the
+    network; `row_optimizer` makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1), and schedulers take
+    `head.row_optimizer`. With gradients accumulated over n backward passes, give `accumulate=n` there.
+    """
+
+    rows: ClassRows
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        num_rows: int | None = None,
+        bias: bool = True,
+        row_update: RowUpdateMode = "gradient",
+        row_optimizer: MakeOptimizer | None = None,
+        accumulate: int = 1,
+        device: Any = None,
+        dtype: Any = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(in_features, num_classes, **settings)
+        if row_update not in get_args(RowUpdateMode):
+            raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient' or 'fused'")
+        if row_update == "fused" and row_optimizer is None:
+            raise ConfigError("row_update='fused' needs row_optimizer, e.g. functools.partial(RowSGD, lr=0.1)")
+        if row_update == "gradient" and (row_optimizer is not None or accumulate != 1):
+            raise ConfigError("row_optimizer and accumulate belong to row_update='fused'; set that")
+        self.row_update = row_update
+        self.accumulate = check_count("accumulate", accumulate)
+        self.rows = ClassRows(self.num_classes if num_rows is None else num_rows, in_features, bias, device, dtype)
+        self._fused: FusedUpdate | None = None
+        if row_optimizer is not None:
+            self._fused = FusedUpdate(row_optimizer(self.rows.parameters()), self.accumulate)
+            if not hasattr(self._fused.optimizer, "update_rows"):
+                kind = type(self._fused.optimizer).__name__
+                raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
+        self.register_state_dict_post_hook(_linear_keys)
+        self.register_load_state_dict_pre_hook(_own_keys)
+
+    @property
+    def weight(self) -> nn.Parameter:
+        """The class rows, (rows, in_features)."""
+        return self.rows.weight
+
+    @property
+    def bias(self) -> nn.Parameter | None:
+        """One number per row, or None."""
+        return self.rows.bias
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("weight", "bias"):  # tying: head.weight = embedding.weight
+            if name == "weight" and tuple(value.shape) != tuple(self.rows.weight.shape):
+                raise InputError(f"weight has shape {tuple(value.shape)}; expected {tuple(self.rows.weight.shape)}")
+            setattr(self.rows, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def row_optimizer(self) -> Any:
+        """The optimizer that moves the rows inside backward; None with row_update='gradient'."""
+        return None if self._fused is None else self._fused.optimizer
+
+    @property
+    def _update(self) -> RowUpdate | None:
+        if self._fused is None or not (self.training and torch.is_grad_enabled()):
+            return None
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            if torch.distributed.get_world_size() > 1:
+                raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
+        return self._fused
+
+
+def _linear_keys(head: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    for name in ("weight", "bias"):
+        if f"{prefix}rows.{name}" in state:
+            state[f"{prefix}{name}"] = state.pop(f"{prefix}rows.{name}")
+
+
+def _own_keys(head: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    for name in ("weight", "bias"):
+        if f"{prefix}{name}" in state:
+            state[f"{prefix}rows.{name}"] = state.pop(f"{prefix}{name}")

@@ -1,0 +1,147 @@
+"""What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any experiment takes any head."""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from torch import Tensor, nn
+
+from manyclass._inputs import check_count
+from manyclass.errors import ConfigError, InputError, InputTypeError
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+class TopK(NamedTuple):
+    """The best classes of each input, best first; -1 (log_prob -inf) where fewer were found."""
+
+    classes: Tensor  # (..., k) int64
+    log_probs: Tensor  # (..., k)
+
+
+class OutputHead(nn.Module):
+    """Last layer and loss in one module: base class that checks, flattens and reduces.
+
+    input: (..., in_features) floats. target: (...) class ids, or (..., n) padded with -1 for several positives each
+    (cross entropy against the uniform distribution over them; a repeated one counts once). Targets equal to
+    `ignore_index`, and examples without any positive, do not count.
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, ignore_index: int = -100, reduction: Reduction = "mean"
+    ) -> None:
+        super().__init__()
+        self.in_features = check_count("in_features", in_features)
+        self.num_classes = check_count("num_classes", num_classes)
+        if reduction not in get_args(Reduction):
+            raise ConfigError(f"reduction={reduction!r} is not one of {', '.join(get_args(Reduction))}; try 'mean'")
+        if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+            raise InputTypeError(f"ignore_index={ignore_index!r} is not a whole number; try -100")
+        self.ignore_index = ignore_index
+        self.reduction = reduction
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        """Return the loss. Everything is checked before anything changes."""
+        flat = self._flat(input)
+        positives = self._positives(target, input.shape[:-1])
+        counted = (positives >= 0).any(1)
+        everything = bool(counted.all())
+        if not counted.any():
+            nothing = flat.sum() * 0
+            return nothing if self.reduction != "none" else flat.new_zeros(input.shape[:-1]) + nothing
+        losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
+        if self.reduction == "mean":
+            return losses.mean()
+        if self.reduction == "sum":
+            return losses.sum()
+        if not everything:
+            losses = losses.new_zeros(len(flat)).masked_scatter(counted, losses)
+        return losses.reshape(input.shape[:-1])
+
+    @torch.no_grad()
+    def topk(self, input: Tensor, k: int = 10) -> TopK:
+        """Return the k best classes of each input with their log probabilities."""
+        k = check_count("k", k)
+        if k > self.num_classes:
+            raise InputError(f"k={k} is more than there are classes ({self.num_classes}); ask for fewer")
+        best = self._topk(self._flat(input), k)
+        shape = (*input.shape[:-1], k)
+        return TopK(best.classes.reshape(shape), best.log_probs.reshape(shape))
+
+    @torch.no_grad()
+    def predict(self, input: Tensor) -> Tensor:
+        """Return the best class of each input, (...)."""
+        return self.topk(input, 1).classes[..., 0]
+
+    @torch.no_grad()
+    def log_prob(self, input: Tensor, classes: Tensor | None = None) -> Tensor:
+        """Return log probabilities of all classes, (..., num_classes), or of the given ones, (..., n)."""
+        flat = self._flat(input)
+        if classes is not None:
+            if classes.dim() != input.dim() or classes.shape[:-1] != input.shape[:-1]:
+                expected = tuple(input.shape[:-1])
+                raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
+            self._check_ids("classes", classes)
+            return self._log_prob(flat, classes.reshape(len(flat), -1)).reshape(classes.shape)
+        return self._log_prob(flat, None).reshape(*input.shape[:-1], self.num_classes)
+
+    # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least
+    # one per example, none twice.
+
+    def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _topk(self, input: Tensor, k: int) -> TopK:
+        raise NotImplementedError
+
+    def _log_prob(self, input: Tensor, classes: Tensor | None) -> Tensor:
+        raise NotImplementedError
+
+    def extra_repr(self) -> str:
+        return f"in_features={self.in_features}, num_classes={self.num_classes}"
+
+    def _flat(self, input: Tensor) -> Tensor:
+        """Return the input as (examples, in_features), in float32 unless it is float64."""
+        if not isinstance(input, Tensor) or not input.is_floating_point():
+            kind = input.dtype if isinstance(input, Tensor) else type(input).__name__
+            raise InputTypeError(f"input is {kind}; give a tensor of floats, for instance input.float()")
+        if input.dim() < 1 or input.shape[-1] != self.in_features:
+            raise InputError(f"input has shape {tuple(input.shape)}; expected (..., {self.in_features})")
+        self._check_device("input", input)
+        flat = input.reshape(-1, self.in_features)
+        flat = flat if flat.dtype == torch.float64 else flat.float()
+        finite = flat.detach().square().sum(1).isfinite()
+        if not finite.all():
+            at = int((~finite).nonzero()[0])
+            raise InputError(f"input[{at}] has a NaN, an infinity or a squared norm beyond its type; lower the rate?")
+        return flat
+
+    def _positives(self, target: Tensor, leading: torch.Size) -> Tensor:
+        if not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8):
+            kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
+            raise InputTypeError(f"target is {kind}; class ids are whole numbers: pass target.long()")
+        self._check_device("target", target)
+        target = target.long()
+        if target.shape == leading:
+            ids = target.reshape(-1, 1)
+            ids = torch.where(ids == self.ignore_index, -1, self._check_ids("target", ids, also=self.ignore_index))
+        elif target.dim() and target.shape[:-1] == leading:
+            ids = target.reshape(-1, target.shape[-1])
+            ids = torch.where(ids == self.ignore_index, -1, ids)
+            ids = self._check_ids("target", ids, also=-1).sort(1, descending=True).values
+            repeated = torch.zeros_like(ids, dtype=torch.bool)
+            repeated[:, 1:] = ids[:, 1:] == ids[:, :-1]
+            ids = ids.masked_fill(repeated, -1)
+        else:
+            expected = tuple(leading)
+            raise InputError(f"target has shape {tuple(target.shape)}; expected {expected} or {(*expected, 'n')}")
+        return ids
+
+    def _check_ids(self, name: str, ids: Tensor, also: int | None = None) -> Tensor:
+        wrong = ((ids < 0) | (ids >= self.num_classes)) & (ids != also if also is not None else True)
+        if wrong.any():
+            raise InputError(f"{name} holds {int(ids[wrong][0])}; class ids are from 0 to {self.num_classes - 1}")
+        return ids
+
+    def _check_device(self, name: str, tensor: Tensor) -> None:
+        if tensor.device.type != "cpu":
+            raise InputError(f"{name} is on {tensor.device}; this head computes on the CPU: pass {name}.cpu()")

@@ -1,0 +1,150 @@
+"""Differentiable products of examples with chosen rows; gradients exist for the touched rows only.
+
+float32 on the CPU runs in the native core. Anything else (float64 for gradcheck) runs as a few plain torch
+operations with the same result: they are the specification.
+"""
+
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from manyclass._backend import pairs_class
+
+
+class RowUpdate(Protocol):
+    """What changes rows inside backward, in place of a gradient: a row optimizer."""
+
+    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
+        """Apply one step to rows `ids`, distinct and ascending; gradient: one entry of the parameter per id."""
+
+
+def pair_logits(
+    input: Tensor, ids: Tensor, weight: Tensor, bias: Tensor | None = None, update: RowUpdate | None = None
+) -> Tensor:
+    """Return weight[ids]·input + bias[ids]: the logits of each example's own rows.
+
+    input (examples, features), ids (examples, width) with -1 where absent → (examples, width), -inf where absent.
+    Gradients: dense for input; sparse and coalesced for weight and bias, or none where `update` takes them.
+    A weight that is no parameter (gathered rows) gets a dense gradient; its rows must all be wanted.
+    """
+    if _native_floats(input, weight, bias):
+        logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
+        return logits
+    present = ids.clamp(min=0)
+    rows = _EmbedRows.apply(weight, present, update)
+    logits = torch.einsum("ekd,ed->ek", rows, input)
+    if bias is not None:
+        logits = logits + _EmbedRows.apply(bias, present, update)
+    return logits.masked_fill(ids < 0, -torch.inf)
+
+
+def gather_rows(weight: Tensor, ids: Tensor, update: RowUpdate | None = None) -> Tensor:
+    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse and coalesced, or goes to `update`."""
+    rows: Tensor = _GatherRows.apply(weight, ids, update)
+    return rows
+
+
+def _native_floats(*tensors: Tensor | None) -> bool:
+    return all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
+
+
+def array(tensor: Tensor) -> Any:
+    """Return a NumPy view of a CPU tensor, contiguous."""
+    return tensor.detach().contiguous().numpy()
+
+
+def sparse_rows(ids: Tensor, values: Tensor, like: Tensor) -> Tensor:
+    """Return a coalesced sparse gradient of `like`'s shape: `values` at rows `ids`."""
+    return torch.sparse_coo_tensor(
+        ids[None], values, tuple(like.shape), is_coalesced=True, check_invariants=False, requires_grad=False
+    )
+
+
+class _PairLogits(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, input: Tensor, ids: Tensor, weight: Tensor, bias: Tensor | None, update: RowUpdate | None
+    ) -> Tensor:
+        pairs = pairs_class()(array(ids))
+        logits = np.empty(tuple(ids.shape), np.float32)
+        threads = torch.get_num_threads()
+        pairs.products(array(weight), None if bias is None else array(bias), array(input), logits, threads)
+        ctx.pairs, ctx.update, ctx.dense = pairs, update, not weight.is_leaf
+        ctx.bias = bias
+        if update is None:
+            ctx.save_for_backward(input, weight)
+        else:  # the rows may have moved by the time of a second backward, and that is meant
+            ctx.save_for_backward(input)
+            ctx.weight = weight
+        return torch.from_numpy(logits)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        input, weight = ctx.saved_tensors if ctx.update is None else (*ctx.saved_tensors, ctx.weight)
+        values, threads = array(gradient), torch.get_num_threads()
+        input_gradient = None
+        if ctx.needs_input_grad[0]:
+            into = np.empty(tuple(input.shape), np.float32)
+            ctx.pairs.input_gradients(values, array(weight), into, threads)
+            input_gradient = torch.from_numpy(into)
+        if not (ctx.needs_input_grad[2] or ctx.needs_input_grad[3]):
+            return input_gradient, None, None, None, None
+        rows = ctx.pairs.rows
+        into, sums = np.empty((len(rows), input.shape[1]), np.float32), np.empty(len(rows), np.float32)
+        ctx.pairs.row_gradients(values, array(input), into, sums, threads)
+        ids, row_gradient, bias_gradient = (torch.from_numpy(part) for part in (rows, into, sums))
+        if ctx.update is not None:
+            ctx.update.update_rows(weight, ids, row_gradient)
+            if ctx.bias is not None:
+                ctx.update.update_rows(ctx.bias, ids, bias_gradient)
+            return input_gradient, None, None, None, None
+        if ctx.dense:
+            return input_gradient, None, row_gradient, None if ctx.bias is None else bias_gradient, None
+        return (
+            input_gradient,
+            None,
+            sparse_rows(ids, row_gradient, weight) if ctx.needs_input_grad[2] else None,
+            sparse_rows(ids, bias_gradient, ctx.bias) if ctx.needs_input_grad[3] else None,
+            None,
+        )
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
+        ctx.weight, ctx.ids, ctx.update = weight, ids, update
+        return weight.detach().index_select(0, ids)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        if ctx.update is not None:
+            ctx.update.update_rows(ctx.weight, ctx.ids, gradient.contiguous())
+            return None, None, None
+        return sparse_rows(ctx.ids, gradient.contiguous(), ctx.weight), None, None
+
+
+class _EmbedRows(torch.autograd.Function):
+    """weight[ids] for ids of any shape that may repeat: gathers the distinct ones, so that updates see each once."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
+        ctx.distinct, ctx.places = torch.unique(ids, return_inverse=True)
+        ctx.weight, ctx.update, ctx.dense = weight, update, not weight.is_leaf
+        return weight.detach()[ids]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = gradients
+        shape = (len(ctx.distinct), *ctx.weight.shape[1:])
+        summed = gradient.new_zeros(shape)
+        summed.index_add_(0, ctx.places.reshape(-1), gradient.reshape(-1, *ctx.weight.shape[1:]))
+        if ctx.update is not None:
+            ctx.update.update_rows(ctx.weight, ctx.distinct, summed)
+            return None, None, None
+        if ctx.dense:
+            return torch.zeros_like(ctx.weight).index_copy_(0, ctx.distinct, summed), None, None
+        return sparse_rows(ctx.distinct, summed, ctx.weight), None, None
