@@ -48,6 +48,18 @@ def pairs_class() -> Any:
     return _native.PairList
 
 
+def tree_class() -> Any:
+    """Return the class of the tree behind hierarchical softmax: the native one, or its NumPy twin."""
+    if _wanted_backend() == "reference":
+        from manyclass._reference_tree import ReferenceTree
+
+        return ReferenceTree
+    _check_simd()
+    import manyclass._native as _native
+
+    return _native.ClassTree
+
+
 def backend_info() -> BackendInfo:
     """Return which backend, instruction set and thread count are in use."""
     if _wanted_backend() == "reference":

@@ -81,7 +81,7 @@ class OutputHead(nn.Module):
                 expected = tuple(input.shape[:-1])
                 raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
             self._check_ids("classes", classes)
-            return self._log_prob(flat, classes.reshape(len(flat), -1)).reshape(classes.shape)
+            return self._log_prob(flat, classes.reshape(len(flat), classes.shape[-1])).reshape(classes.shape)
         return self._log_prob(flat, None).reshape(*input.shape[:-1], self.num_classes)
 
     # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least

@@ -1,0 +1,75 @@
+"""Random classes from a known distribution, for losses that look at a sample of the classes."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from manyclass.errors import ConfigError, InputError, InputTypeError
+
+
+class Drawn(NamedTuple):
+    """Classes drawn with replacement: each once, ascending, and log(times drawn / times expected) of each."""
+
+    classes: Tensor  # (n,) int64
+    log_weights: Tensor  # (n,) float64
+
+
+class ClassSampler:
+    """Draws classes with replacement from a generator of its own.
+
+    distribution: "uniform"; "log_uniform", P(c) = log((c+2)/(c+1)) / log(classes+1), which is close to how often words
+    occur when classes are numbered from the most frequent on; or a tensor of frequencies (classes,), at least 0: a
+    class of frequency 0 is never drawn.
+    """
+
+    def __init__(self, num_classes: int, distribution: str | Tensor = "uniform", seed: int = 0) -> None:
+        self.num_classes = num_classes
+        self.generator = torch.Generator().manual_seed(seed)
+        self.name = distribution if isinstance(distribution, str) else "frequencies"
+        self._cumulated: Tensor | None = None
+        if isinstance(distribution, Tensor):
+            self._cumulated = _checked_frequencies(distribution, num_classes).cumsum(0)
+        elif distribution not in ("uniform", "log_uniform"):
+            raise ConfigError(
+                f"sampler={distribution!r} is unknown; choose 'uniform', 'log_uniform' or give a tensor of frequencies"
+            )
+
+    def draw(self, count: int) -> Drawn:
+        """Return `count` classes drawn with replacement, equal ones together."""
+        places = torch.rand(count, generator=self.generator, dtype=torch.float64)
+        if self._cumulated is not None:
+            ids = torch.searchsorted(self._cumulated, places * self._cumulated[-1], right=True)
+        elif self.name == "uniform":
+            ids = (places * self.num_classes).long()
+        else:
+            ids = (places * math.log(self.num_classes + 1)).exp().long() - 1
+        ids = ids.clamp_(0, self.num_classes - 1)  # rounding may lead one too far
+        classes, times = ids.unique(return_counts=True)
+        return Drawn(classes, times.log() - math.log(count) - self.log_probability(classes))
+
+    def log_probability(self, classes: Tensor) -> Tensor:
+        """Return the log probability, float64, that one draw gives each class."""
+        if self._cumulated is not None:
+            before = torch.where(classes > 0, self._cumulated[classes - 1], 0)
+            return ((self._cumulated[classes] - before) / self._cumulated[-1]).log()
+        if self.name == "uniform":
+            return torch.full(classes.shape, -math.log(self.num_classes), dtype=torch.float64)
+        return torch.log1p(1 / (classes.double() + 1)).log() - math.log(math.log(self.num_classes + 1))
+
+
+def _checked_frequencies(frequencies: Tensor, num_classes: int) -> Tensor:
+    """Return frequencies as float64 after checks."""
+    if frequencies.is_complex() or frequencies.dtype == torch.bool:
+        raise InputTypeError(f"sampler has dtype {frequencies.dtype}; frequencies are whole numbers or floats")
+    if frequencies.shape != (num_classes,):
+        raise InputError(f"sampler has shape {tuple(frequencies.shape)}; expected ({num_classes},): one per class")
+    values = frequencies.detach().cpu().double()
+    wrong = ~(values.isfinite() & (values >= 0))
+    if wrong.any():
+        at = int(wrong.nonzero()[0])
+        raise InputError(f"sampler[{at}]={values[at].item()}; frequencies are finite and at least 0: replace it")
+    if not values.sum() > 0:
+        raise InputError("sampler holds only zeros, so no class can be drawn; give one frequency above 0")
+    return values

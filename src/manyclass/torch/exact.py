@@ -1,0 +1,126 @@
+"""Loss and predictions over all classes of a weight matrix, what approximations are compared with.
+
+Predictions work in pieces, so that they never hold more than a fixed number of logits at a time. All of it is computed
+in the weight's precision, under autocast too: logits rounded to 8 bits have ties without number.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from manyclass.torch.head import TopK
+
+LOGITS_AT_ONCE = 1 << 24
+EXAMPLES_AT_ONCE = 256
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def full_precision(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Return the function with autocast switched off inside."""
+
+    @wraps(function)
+    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with torch.autocast("cpu", enabled=False):
+            return function(*args, **kwargs)
+
+    return run
+
+
+@full_precision
+def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor, *, logistic: bool = False) -> Tensor:
+    """Return each example's loss, (examples,): dense gradients, no matrix of targets.
+
+    input (examples, features); positives (examples, n) distinct ids, -1 where absent, the first one present.
+    Softmax: cross entropy against the uniform distribution over the positives. Logistic: binary cross entropy, summed
+    over all classes.
+    """
+    input = input.to(weight.dtype)
+    absent = positives < 0
+    if not logistic and positives.shape[1] == 1:
+        return functional.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
+    chosen = chosen_logits(input, weight, bias, positives)
+    total = chosen.masked_fill(absent, 0).sum(1)
+    if logistic:
+        return -functional.logsigmoid(-functional.linear(input, weight, bias)).sum(1) - total
+    # The cross entropy of one positive is log(normaliser) - its logit; exchange that logit for the positives' mean.
+    first = functional.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
+    return first + chosen[:, 0] - total / (~absent).sum(1)
+
+
+def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor) -> Tensor:
+    """Return logits (examples, n) of classes (examples, n); -inf where a class is negative."""
+    present = classes.clamp_min(0)
+    logits = torch.einsum("ed,end->en", input, functional.embedding(present, weight))
+    if bias is not None:
+        logits = logits + bias[present]
+    return logits.masked_fill(classes < 0, -torch.inf)
+
+
+@full_precision
+def topk(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, *, logistic: bool = False) -> TopK:
+    """Return the k classes with the largest logits, best first, equal ones by number; -1 where there are too few."""
+    found = [_topk_of_few(few, weight, bias, k, logistic) for few in input.to(weight.dtype).split(EXAMPLES_AT_ONCE)]
+    return TopK(torch.cat([part.classes for part in found]), torch.cat([part.log_probs for part in found]))
+
+
+def _topk_of_few(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, logistic: bool) -> TopK:
+    values = input.new_full((len(input), k), -torch.inf)
+    ids = torch.full(values.shape, -1, device=input.device)
+    normalizer = input.new_full((len(input),), -torch.inf)
+    for begin, logits in _pieces(input, weight, bias):
+        new_values, new_ids = _best(logits, k)
+        # Stable, and earlier pieces hold lower numbers.
+        values, order = torch.cat([values, new_values], 1).sort(stable=True, dim=1, descending=True)
+        values, ids = values[:, :k], torch.cat([ids, new_ids + begin], 1).gather(1, order)[:, :k]
+        if not logistic:
+            normalizer = torch.logaddexp(normalizer, logits.logsumexp(1))
+    return TopK(ids, functional.logsigmoid(values) if logistic else values - normalizer[:, None])
+
+
+def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest logits of every row and where they are; of equal ones the first."""
+    values, ids = logits.topk(min(k, logits.shape[1]), 1)
+    # torch takes any of several equal values: where the last one has equals outside, sort the row.
+    tied = (logits >= values[:, -1:]).sum(1) > values.shape[1]
+    if tied.any():
+        ids[tied] = logits[tied].sort(stable=True, dim=1, descending=True).indices[:, : values.shape[1]]
+    ids = ids.sort(1).values
+    values, order = logits.gather(1, ids).sort(stable=True, dim=1, descending=True)
+    return values, ids.gather(1, order)
+
+
+@full_precision
+def log_prob(
+    input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor | None, *, logistic: bool = False
+) -> Tensor:
+    """Return log probabilities of the classes (examples, n), -inf where one is negative; of all classes for None."""
+    input = input.to(weight.dtype)
+    if classes is None:
+        logits = functional.linear(input, weight, bias)
+        return functional.logsigmoid(logits) if logistic else functional.log_softmax(logits, 1)
+    logits = chosen_logits(input, weight, bias, classes)
+    if logistic:
+        return functional.logsigmoid(logits)
+    return logits - log_normalizer(input, weight, bias)[:, None]
+
+
+def log_normalizer(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return log Σ exp(logit) over all classes, (examples,)."""
+    sums = [
+        torch.stack([logits.logsumexp(1) for _, logits in _pieces(few, weight, bias)]).logsumexp(0)
+        for few in input.split(EXAMPLES_AT_ONCE)
+    ]
+    return torch.cat(sums)
+
+
+def _pieces(input: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[int, Tensor]]:
+    """Yield (first class, logits of a run of classes)."""
+    step = max(1, LOGITS_AT_ONCE // max(1, len(input)))
+    for begin in range(0, len(weight), step):
+        run = slice(begin, begin + step)
+        yield begin, functional.linear(input, weight[run], None if bias is None else bias[run])
