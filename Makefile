@@ -21,11 +21,11 @@ lint: $(VENV)/test.stamp  ## Format check, lint, types, import directions
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/clang-format --dry-run --Werror cpp/*.cpp cpp/*.h cpp/kernels/* bindings/*.cpp tests/cpp/*.cpp
+	$(BIN)/clang-format --dry-run --Werror cpp/*.cpp cpp/*.h cpp/kernels/* bindings/* tests/cpp/*.cpp
 
 format: $(VENV)/test.stamp  ## Format everything
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
-	$(BIN)/clang-format -i cpp/*.cpp cpp/*.h cpp/kernels/* bindings/*.cpp tests/cpp/*.cpp
+	$(BIN)/clang-format -i cpp/*.cpp cpp/*.h cpp/kernels/* bindings/* tests/cpp/*.cpp
 
 bench-core: $(VENV)/bench.stamp  ## All figures of the core, in resumable stages (hours)
 	$(BIN)/python -m benchmarks.core

@@ -11,6 +11,7 @@ using namespace manyclass;
 
 void bind_pairs(nb::module_& m);
 void bind_class_tree(nb::module_& m);
+void bind_row_update(nb::module_& m);
 
 namespace {
 
@@ -246,6 +247,7 @@ private:
 }  // namespace
 
 NB_MODULE(_native, m) {
+    nb::set_leak_warnings(false);  // a graph that is still alive when Python exits is no fault
     m.def("simd", [] { return std::string(kernels().name); });
     m.def("available_simd", [] {
         std::vector<std::string> names;
@@ -255,6 +257,7 @@ NB_MODULE(_native, m) {
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
     bind_pairs(m);
     bind_class_tree(m);
+    bind_row_update(m);
     nb::class_<BoundIndex>(m, "Index")
         .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
                       bool, size_t, size_t, std::optional<In<float, 3>>>(),

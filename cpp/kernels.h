@@ -27,6 +27,8 @@ struct WinnerDetail {
     uint8_t* silent;   // [groups*16] 1 where some window's two best are both zero
 };
 
+struct RowRule;  // row_update.h
+
 constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr size_t kBlock = 32;    // classes per block of the flat sketch
 constexpr int kQueryLevels = 7;  // a query coordinate is an integer in [-7, 7]
@@ -72,6 +74,9 @@ struct Kernels {
     void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
     // Adds the sum of weights[j] * rows[j] to `out`.
     void (*weighted_sum)(const float* const* rows, const float* weights, size_t count, size_t n, float* out);
+    // One optimizer step on one row of n elements; states that the rule does not use may be null.
+    void (*apply_rule)(const RowRule& rule, float* weight, float* first, float* second, const float* gradient,
+                       size_t n);
 };
 
 // The table in use: chosen at first call from the CPU and MANYCLASS_SIMD.

@@ -22,6 +22,7 @@ int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
 void weighted_sum(const float* const*, const float*, size_t, size_t, float*);
+void apply_rule(const RowRule&, float*, float*, float*, const float*, size_t);
 
 extern const Kernels table = {
     MANYCLASS_NAME(MANYCLASS_ISA),
@@ -41,6 +42,7 @@ extern const Kernels table = {
     scan_counters,
     dots,
     weighted_sum,
+    apply_rule,
 };
 
 }  // namespace manyclass::MANYCLASS_ISA

@@ -1,6 +1,7 @@
 """Which implementation runs: the native core, or the NumPy reference (`MANYCLASS_BACKEND=reference`)."""
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +59,18 @@ def tree_class() -> Any:
     import manyclass._native as _native
 
     return _native.ClassTree
+
+
+def row_updater() -> Callable[..., None]:
+    """Return `update_rows(rule, weight, first, second, ids, gradient, threads)`: native, or its NumPy twin."""
+    if _wanted_backend() == "reference":
+        from manyclass._reference_rows import update_rows
+
+        return update_rows
+    _check_simd()
+    import manyclass._native as _native
+
+    return _native.update_rows
 
 
 def backend_info() -> BackendInfo:

@@ -30,8 +30,14 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def save_index(index: "WTAIndex", path: str) -> None:
     """Write the index and its rows to one file, atomically."""
+    meta, arrays = index_parts(index)
+    write_sections(path, KIND, meta, {"rows": _storable(index.rows[: index.classes]), **arrays})
+
+
+def index_parts(index: "WTAIndex") -> tuple[dict[str, Any], Arrays]:
+    """Return all that an index is beside its rows: settings, and arrays by name."""
     state, config, count = index._state, index.config, index.classes
-    arrays: Arrays = {"rows": _storable(index.rows[:count]), "bias": state.bias(), "norms": state.norms()}
+    arrays: Arrays = {"bias": state.bias(), "norms": state.norms()}
     meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": count}
     if len(state.removed()):
         arrays["removed"] = state.removed()
@@ -53,18 +59,25 @@ def save_index(index: "WTAIndex", path: str) -> None:
         encoded = [name.encode("utf-8", "surrogatepass") for name in index.names]
         arrays["names"] = np.frombuffer(b"".join(encoded), np.uint8)
         arrays["name_ends"] = np.cumsum([len(name) for name in encoded], dtype=np.uint64)
-    write_sections(path, KIND, meta, arrays)
+    return meta, arrays
 
 
 def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threads: int) -> "WTAIndex":
     """Return the index in a file; anything that does not fit together is a CorruptFileError."""
     meta, arrays = read_sections(path, KIND, mmap=mmap, verify=verify)
     try:
-        config = _config(meta["config"])
-        _check_size(config, os.path.getsize(path))
-        return _restore(cls, config, meta, arrays, threads)
+        return restore_index(cls, meta, arrays, os.path.getsize(path), threads)
     except (ManyclassError, KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptFileError(f"{path} does not describe an index ({error}); restore it from a copy") from error
+
+
+def restore_index(
+    cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, stored_bytes: int, threads: int
+) -> "WTAIndex":
+    """Return the index that `index_parts` took apart; arrays must hold its rows too. Raises where things do not fit."""
+    config = _config(meta["config"])
+    _check_size(config, stored_bytes)
+    return _restore(cls, config, meta, arrays, threads)
 
 
 def _config(settings: dict[str, Any]) -> HashConfig:

@@ -2,6 +2,7 @@
 
 from manyclass._reference_index import ReferenceIndex
 from manyclass._reference_pairs import ReferencePairs
+from manyclass._reference_rows import Floats, Ids, RowRule
 from manyclass._reference_tree import ReferenceTree
 
 def simd() -> str: ...
@@ -11,3 +12,13 @@ def use_simd(name: str) -> bool: ...
 class Index(ReferenceIndex): ...
 class PairList(ReferencePairs): ...
 class ClassTree(ReferenceTree): ...
+
+def update_rows(
+    rule: RowRule,
+    weight: Floats,
+    first: Floats | None,
+    second: Floats | None,
+    ids: Ids,
+    gradient: Floats,
+    threads: int,
+) -> None: ...

@@ -122,15 +122,17 @@ def test_nothing_in_gives_nothing_out() -> None:
     assert head.log_prob(x, torch.empty(0, 2, dtype=torch.int64)).shape == (0, 2)
 
 
-def test_it_becomes_a_linear_layer_again() -> None:
-    for bias in (True, False):
-        linear = nn.Linear(4, 9, bias=bias, dtype=torch.float64)
-        back = FullSoftmax.from_linear(linear, reduction="sum").to_linear()
-        assert back.weight is not linear.weight
-        assert back.weight.dtype == torch.float64
-        assert back.state_dict().keys() == linear.state_dict().keys()
-        assert all(torch.equal(value, linear.state_dict()[name]) for name, value in back.state_dict().items())
-    FullSoftmax(4, 9).load_state_dict(nn.Linear(4, 9).state_dict())
+@pytest.mark.parametrize("bias", [True, False])
+def test_it_shares_its_weights_with_linear_layers(bias: bool) -> None:
+    linear = nn.Linear(4, 9, bias=bias, dtype=torch.float64)
+    head = FullSoftmax.from_linear(linear, reduction="sum")
+    assert head.reduction == "sum"
+    assert head.state_dict().keys() == linear.state_dict().keys()
+    back = head.to_linear()
+    for layer in (head, back):
+        assert layer.weight is linear.weight
+        assert layer.bias is linear.bias
+    FullSoftmax(4, 9, bias=bias).load_state_dict(linear.state_dict())
 
 
 def test_autocast_changes_nothing() -> None:
@@ -153,5 +155,5 @@ def test_a_single_class_is_certain() -> None:
 def test_unknown_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="loss='hinge' is unknown; choose 'softmax' or 'logistic'"):
         FullSoftmax(3, 4, loss="hinge")
-    with pytest.raises(InputTypeError, match=r"linear is a Embedding; give an nn\.Linear"):
+    with pytest.raises(InputTypeError, match=r"linear is a Embedding; pass an nn\.Linear"):
         FullSoftmax.from_linear(nn.Embedding(3, 4))  # type: ignore[arg-type]

@@ -132,9 +132,9 @@ class RowHead(OutputHead):
     def _update(self) -> RowUpdate | None:
         if self._fused is None or not (self.training and torch.is_grad_enabled()):
             return None
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            if torch.distributed.get_world_size() > 1:
-                raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if distributed and torch.distributed.get_world_size() > 1:
+            raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
         return self._fused
 
 

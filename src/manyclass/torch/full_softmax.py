@@ -47,11 +47,11 @@ class FullSoftmax(OutputHead):
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, **settings: Any) -> Self:
-        """Return a head with a copy of the layer's weight and bias."""
+        """Return a head over the layer's own weight and bias: shared with it, not copied."""
         return linear_layer.from_linear(cls, linear, settings)
 
     def to_linear(self) -> nn.Linear:
-        """Return an nn.Linear with a copy of the weight and bias."""
+        """Return an nn.Linear that shares weight and bias."""
         return linear_layer.to_linear(self.weight, self.bias)
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:

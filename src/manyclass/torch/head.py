@@ -1,6 +1,6 @@
 """What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any experiment takes any head."""
 
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -48,7 +48,8 @@ class OutputHead(nn.Module):
         if not counted.any():
             nothing = flat.sum() * 0
             return nothing if self.reduction != "none" else flat.new_zeros(input.shape[:-1]) + nothing
-        losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
+        with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
+            losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
         if self.reduction == "mean":
             return losses.mean()
         if self.reduction == "sum":
@@ -58,12 +59,13 @@ class OutputHead(nn.Module):
         return losses.reshape(input.shape[:-1])
 
     @torch.no_grad()
-    def topk(self, input: Tensor, k: int = 10) -> TopK:
+    def topk(self, input: Tensor, k: int = 10, **options: Any) -> TopK:
         """Return the k best classes of each input with their log probabilities."""
         k = check_count("k", k)
         if k > self.num_classes:
             raise InputError(f"k={k} is more than there are classes ({self.num_classes}); ask for fewer")
-        best = self._topk(self._flat(input), k)
+        with torch.autocast("cpu", enabled=False):
+            best = self._topk(self._flat(input), k, **options)
         shape = (*input.shape[:-1], k)
         return TopK(best.classes.reshape(shape), best.log_probs.reshape(shape))
 
@@ -73,7 +75,7 @@ class OutputHead(nn.Module):
         return self.topk(input, 1).classes[..., 0]
 
     @torch.no_grad()
-    def log_prob(self, input: Tensor, classes: Tensor | None = None) -> Tensor:
+    def log_prob(self, input: Tensor, classes: Tensor | None = None, **options: Any) -> Tensor:
         """Return log probabilities of all classes, (..., num_classes), or of the given ones, (..., n)."""
         flat = self._flat(input)
         if classes is not None:
@@ -81,8 +83,10 @@ class OutputHead(nn.Module):
                 expected = tuple(input.shape[:-1])
                 raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
             self._check_ids("classes", classes)
-            return self._log_prob(flat, classes.reshape(len(flat), classes.shape[-1])).reshape(classes.shape)
-        return self._log_prob(flat, None).reshape(*input.shape[:-1], self.num_classes)
+            classes = classes.long().reshape(len(flat), classes.shape[-1])
+        with torch.autocast("cpu", enabled=False):
+            found = self._log_prob(flat, classes, **options)
+        return found.reshape(*input.shape[:-1], found.shape[-1])
 
     # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least
     # one per example, none twice.

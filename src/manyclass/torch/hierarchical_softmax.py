@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import functional
 
 from manyclass._backend import tree_class
 from manyclass.errors import InputError, InputTypeError
@@ -57,7 +57,7 @@ class HierarchicalSoftmax(RowHead):
         answers = torch.from_numpy(sides).view(len(classes), -1).to(input.dtype)
         absent = places < 0
         logits = pair_logits(input, places, self.weight, self.bias, self._update).masked_fill(absent, 0)
-        return functional.logsigmoid(answers * logits).masked_fill(absent, 0).view(shape)
+        return F.logsigmoid(answers * logits).masked_fill(absent, 0).view(shape)
 
     def _topk(self, input: Tensor, k: int) -> TopK:
         classes, log_probs = np.empty((len(input), k), np.int64), np.empty((len(input), k), np.float32)

@@ -33,15 +33,15 @@ def pair_logits(
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
         return logits
     present = ids.clamp(min=0)
-    rows = _EmbedRows.apply(weight, present, update)
+    rows = _EmbedRows.apply(weight, present, update).to(input.dtype)
     logits = torch.einsum("ekd,ed->ek", rows, input)
     if bias is not None:
-        logits = logits + _EmbedRows.apply(bias, present, update)
+        logits = logits + _EmbedRows.apply(bias, present, update).to(input.dtype)
     return logits.masked_fill(ids < 0, -torch.inf)
 
 
 def gather_rows(weight: Tensor, ids: Tensor, update: RowUpdate | None = None) -> Tensor:
-    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse and coalesced, or goes to `update`."""
+    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse, or goes to `update`."""
     rows: Tensor = _GatherRows.apply(weight, ids, update)
     return rows
 

@@ -7,8 +7,8 @@ accidental hits of Jean et al. (2015), https://arxiv.org/abs/1412.2007.
 from typing import Any, Self
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn import functional
 
 from manyclass._inputs import check_count
 from manyclass.torch import exact, linear_layer, ops
@@ -44,14 +44,13 @@ class SampledSoftmax(RowHead):
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, **settings: Any) -> Self:
-        """Return a head with a copy of the layer's weight and bias."""
+        """Return a head over the layer's own weight and bias: shared with it, not copied."""
         return linear_layer.from_linear(cls, linear, settings)
 
     def to_linear(self) -> nn.Linear:
-        """Return an nn.Linear with a copy of the weight and bias."""
+        """Return an nn.Linear that shares weight and bias."""
         return linear_layer.to_linear(self.weight, self.bias)
 
-    @exact.full_precision
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
             return exact.losses(input, self.weight, self.bias, positives)
@@ -72,9 +71,7 @@ class SampledSoftmax(RowHead):
         places = torch.searchsorted(ids, positives).masked_fill(positives < 0, -1)
         positive = exact.chosen_logits(input, rows, bias, places)
         at = torch.searchsorted(ids, drawn.classes)
-        negative = functional.linear(
-            input, rows.index_select(0, at), None if bias is None else bias.index_select(0, at)
-        )
+        negative = F.linear(input, rows.index_select(0, at), None if bias is None else bias.index_select(0, at))
         corrected = negative + drawn.log_weights.to(input.dtype)
         return positive, corrected.masked_fill(accidental_hits(positives, drawn.classes), -torch.inf)
 

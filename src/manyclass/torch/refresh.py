@@ -1,0 +1,120 @@
+"""The hash tables of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from manyclass._inputs import Ids, check_count
+from manyclass.config import HashConfig
+from manyclass.index import WTAIndex
+from manyclass.torch.ops import array
+
+
+class Tables:
+    """An index over a head's rows that lags a little behind them.
+
+    Every training step re-hashes at most `limit` classes: first a slice of all classes in turn, so that each is
+    visited once in `period` steps (the paper's round-robin), then, with `touched_first`, rows that the last step
+    changed, positives before others. Whatever is left of the limit goes to the slice.
+    """
+
+    def __init__(
+        self, config: HashConfig | None, *, period: int, limit: int, touched_first: bool, unit_rows: bool
+    ) -> None:
+        self.config = config
+        self.period = check_count("refresh_steps", period)
+        self.limit = check_count("refresh_limit", limit)
+        self.touched_first = touched_first
+        self.unit_rows = unit_rows  # cosine logits: the index sees rows of length one, in an array of its own
+        self.index: WTAIndex | None = None
+        self.cursor = 0  # next class of the round
+        self.step = 0
+        self.hashed_at: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # step at which each class was last hashed
+        self.touched: Ids = np.empty(0, np.int64)  # classes the last step changed, most urgent first
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self.unbuilt()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "index": None, "hashed_at": np.zeros(0, np.int32)}
+
+    def unbuilt(self) -> Self:
+        """Return tables of the same settings that are yet to be built."""
+        return type(self)(
+            self.config,
+            period=self.period,
+            limit=self.limit,
+            touched_first=self.touched_first,
+            unit_rows=self.unit_rows,
+        )
+
+    def drop(self) -> None:
+        """Forget the tables: the weights were replaced; the next use builds them anew."""
+        self.index = None
+
+    def over(self, weight: Tensor, bias: Tensor | None) -> WTAIndex:
+        """Return the index over these rows, building it if there is none or the rows live elsewhere now."""
+        rows = array(weight)
+        index = self.index
+        if index is not None and index.rows.shape == rows.shape:
+            same = self.unit_rows or index.rows.__array_interface__["data"] == rows.__array_interface__["data"]
+            if same and index.rows.dtype == rows.dtype:
+                return index
+        self.build(weight, bias)
+        assert self.index is not None
+        return self.index
+
+    def build(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Hash every row as it is now."""
+        rows = array(weight)
+        config = self.config or HashConfig.for_problem(*rows.shape)
+        rows = unit(rows) if self.unit_rows else rows
+        self.index = WTAIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        self.hashed_at = np.full(len(rows), self.step, np.int32)
+        self.touched = np.empty(0, np.int64)
+
+    def refresh(self, weight: Tensor, bias: Tensor | None) -> int:
+        """Re-hash this step's share and return its size. Call once per training step, before the search."""
+        index = self.over(weight, bias)
+        self.step += 1
+        ids = self._due(index.classes)
+        if len(ids):
+            self.rehash(ids, weight, bias)
+        return len(ids)
+
+    def rehash(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
+        """Re-hash these classes now."""
+        index = self.over(weight, bias)
+        values = None if bias is None else _floats(bias.detach()[torch.from_numpy(ids)])
+        rows = unit(array(weight)[ids]) if self.unit_rows else None
+        index.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
+        self.hashed_at[ids] = self.step
+
+    def _due(self, classes: int) -> Ids:
+        """Return this step's classes, distinct."""
+        limit = min(self.limit, classes)
+        turn = min(limit, -(-classes // self.period))
+        touched = self.touched[: limit - turn] if self.touched_first else self.touched[:0]
+        slice_ids = (self.cursor + np.arange(turn)) % classes
+        self.cursor = int((self.cursor + turn) % classes)
+        self.touched = np.empty(0, np.int64)
+        return np.unique(np.concatenate([slice_ids, touched]))
+
+    def age(self) -> tuple[float, int]:
+        """Return mean and largest age of the table entries, in steps."""
+        ages = self.step - self.hashed_at
+        return (float(ages.mean()), int(ages.max())) if len(ages) else (0.0, 0)
+
+
+def unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return rows of length one; a row of zeros stays as it is."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: npt.NDArray[Any] = rows / np.where(lengths > 0, lengths, 1)
+    return scaled.astype(rows.dtype, copy=False)
+
+
+def _floats(bias: Tensor | None) -> Any:
+    return None if bias is None else array(bias.float())
