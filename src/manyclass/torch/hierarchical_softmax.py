@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._backend import tree_class
+from manyclass._inputs import check_count
 from manyclass.errors import InputError, InputTypeError
 from manyclass.torch.class_rows import RowHead
 from manyclass.torch.head import TopK
@@ -28,8 +29,9 @@ class HierarchicalSoftmax(RowHead):
     """
 
     def __init__(self, in_features: int, num_classes: int, counts: Tensor | None = None, **settings: Any) -> None:
-        super().__init__(in_features, num_classes, num_rows=max(1, num_classes - 1), **settings)
-        self._counts = torch.ones(num_classes, dtype=torch.int64) if counts is None else self._checked(counts)
+        num_rows = max(1, check_count("num_classes", num_classes) - 1)  # one class: a row that nothing reads
+        super().__init__(in_features, num_classes, num_rows=num_rows, **settings)
+        self._counts = torch.ones(self.num_classes, dtype=torch.int64) if counts is None else self._checked(counts)
         self._tree: Any = None
 
     @property
