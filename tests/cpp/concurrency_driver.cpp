@@ -16,6 +16,7 @@
 
 #include "../../cpp/index.h"
 #include "../../cpp/parallel.h"
+#include "../../cpp/row_update.h"
 
 using namespace manyclass;
 
@@ -251,12 +252,37 @@ void change_the_number_of_threads() {
     }
 }
 
+// Each row has one writer, so any number of threads gives what one thread gives.
+void update_rows_on_several_threads() {
+    constexpr size_t kRows = 9000, kWidth = 31;
+    std::vector<int64_t> ids;
+    for (size_t id = 0; id < kRows; ++id)
+        if (id % 3) ids.push_back(static_cast<int64_t>(id));
+    const std::vector<float> gradient(ids.size() * kWidth, 0.25f);
+    RowRule rule;
+    rule.kind = RowRule::adam;
+    rule.step = 0.5f, rule.eps = 1e-3f, rule.first_decay = 0.75f, rule.second_decay = 0.5f;
+    std::vector<float> expected;
+    for (const size_t threads : {1, 2, 5}) {
+        std::vector<float> weight(kRows * kWidth), first(weight), second(weight);
+        for (size_t round = 0; round < 3; ++round)
+            update_rows(rule, {weight.data(), first.data(), second.data(), kWidth}, ids.data(), ids.size(),
+                        gradient.data(), threads);
+        if (expected.empty()) expected = weight;
+        if (weight != expected || weight[0] != 0 || weight[kWidth] == 0) {
+            std::fprintf(stderr, "rows updated by %zu threads differ\n", threads);
+            std::exit(1);
+        }
+    }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const size_t rounds = argc > 1 ? std::strtoul(argv[1], nullptr, 10) : 100;
     const std::string only = argc > 2 ? argv[2] : "";
     change_the_number_of_threads();
+    update_rows_on_several_threads();
     for (const Pipeline& pipeline : kPipelines)
         if (only.empty() || only == pipeline.name) Run(pipeline, rounds).run();
     return 0;

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from cases import backend
 from torch import Tensor, nn
 
 from manyclass import ConfigError, InputError, InputTypeError
@@ -382,6 +383,55 @@ def test_shared_memory_of_adagrad() -> None:
     assert optimizer.state[weight]["sum"].is_shared()
 
 
+@ALL
+def test_a_copy_made_together_with_its_parameter_goes_its_own_way(pair: str) -> None:
+    row_class, _, settings = PAIRS[pair]
+    weight = parameter(ROWS, WIDTH)
+    optimizer = row_class([weight], **settings)
+    optimizer.update_rows(weight, touched(0), torch.ones(5, WIDTH))
+    before, states = bits(weight), copy.deepcopy(optimizer.state_dict())
+    other_weight, other = copy.deepcopy((weight, optimizer))
+    other.update_rows(other_weight, touched(1), torch.ones(5, WIDTH))
+    assert bits(weight) == before
+    torch.testing.assert_close(optimizer.state_dict()["state"], states["state"], rtol=0, atol=0)
+    optimizer.update_rows(weight, touched(1), torch.ones(5, WIDTH))
+    assert bits(weight) == bits(other_weight)
+
+
+@ALL
+def test_the_numpy_backend_gives_the_same_bits(pair: str) -> None:
+    row_class, _, settings = PAIRS[pair]
+    results = []
+    for name in ("native", "reference"):
+        weight = parameter(ROWS, WIDTH)
+        optimizer = row_class([weight], **settings)
+        with backend(name):
+            for step, gradient in enumerate(gradients(3, 5, WIDTH)):
+                optimizer.update_rows(weight, touched(step), gradient)
+        results.append(bits(weight))
+    assert results[0] == results[1]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("row_class", [RowSGD, RowAdagrad, RowAdam])
+def test_gradient_scaling_for_half_precision_reaches_dense_and_sparse_alike(row_class: Any, fused: bool) -> None:
+    results = []
+    for enabled in (False, True):
+        trunk, embedding = nn.Linear(WIDTH, 3), nn.Embedding(ROWS, WIDTH, sparse=True)
+        trunk.weight.data.copy_(parameter(3, WIDTH).data)
+        embedding.weight.data.copy_(parameter(ROWS, WIDTH).data)
+        optimizer = row_class([trunk.weight, embedding.weight], lr=0.1, fused=fused)
+        scaler = torch.amp.GradScaler("cpu", enabled=enabled, init_scale=1024.0)
+        for _ in range(3):
+            optimizer.zero_grad()
+            scaler.scale((nn.functional.linear(embedding(torch.tensor([1, 3, 3])), trunk.weight) ** 2).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        results.append(bits(trunk.weight) + bits(embedding.weight))
+    assert results[0] == results[1]
+
+
 # Refusals
 
 
@@ -447,6 +497,25 @@ def test_a_bad_gradient_in_a_later_group_leaves_the_first_unchanged() -> None:
     with pytest.raises(InputError, match=f"hold {ROWS}"):
         optimizer.step()
     assert bits(good) == before
+
+
+def test_a_state_of_another_shape_is_refused() -> None:
+    weight = parameter(ROWS, WIDTH)
+    optimizer = RowAdam([weight])
+    optimizer.update_rows(weight, torch.tensor([0]), torch.ones(1, WIDTH))
+    weight.data = torch.zeros(ROWS + 2, WIDTH)
+    with pytest.raises(InputError, match="state has shape"):
+        optimizer.update_rows(weight, torch.tensor([0]), torch.ones(1, WIDTH))
+    assert not weight.any()
+    assert optimizer.state[weight]["step"] == 1
+    del optimizer.state[weight]
+    optimizer.update_rows(weight, torch.tensor([ROWS + 1]), torch.ones(1, WIDTH))
+
+
+def test_parameters_without_elements_are_left_alone() -> None:
+    for shape, ids in (((0, 3), []), ((4, 0), [1, 2]), ((0,), [])):
+        weight = nn.Parameter(torch.zeros(shape))
+        RowAdam([weight]).update_rows(weight, torch.tensor(ids, dtype=torch.int64), torch.zeros(len(ids), *shape[1:]))
 
 
 def test_a_parameter_elsewhere_or_unknown_is_refused() -> None:

@@ -56,7 +56,7 @@ class RowSteps(torch.optim.Optimizer):
         """Return rule and states for native code that applies the rule itself; counts as one step."""
         group = self._group_of(parameter)
         _check_parameter(parameter)
-        step = self._row_step(group, parameter)
+        step = self._checked_step(group, parameter)
         self._count(parameter)
         return step
 
@@ -78,14 +78,24 @@ class RowSteps(torch.optim.Optimizer):
         """Return the next step; makes missing states, counts nothing."""
         raise NotImplementedError
 
+    def _checked_step(self, group: Group, parameter: Tensor) -> RowStep:
+        step = self._row_step(group, parameter)
+        for state in (step.first, step.second):
+            if state is not None and state.shape != parameter.shape:
+                raise InputError(
+                    f"the optimizer's state has shape {tuple(state.shape)}, its parameter {tuple(parameter.shape)}; "
+                    "when rows are added or removed, do the same to the state or delete optimizer.state[parameter]"
+                )
+        return step
+
     def _count(self, parameter: Tensor) -> None:
         state = self.state.get(parameter, {})
         if "step" in state:
             state["step"] += 1
 
     def _update(self, group: Group, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-        step = self._row_step(group, parameter)
-        if len(ids):
+        step = self._checked_step(group, parameter)
+        if gradient.numel():
             apply_step(step, parameter, ids, gradient)
         self._count(parameter)
 
@@ -133,7 +143,7 @@ class RowSteps(torch.optim.Optimizer):
 
 def untouched_zeros(like: Tensor, fill: float = 0.0) -> Tensor:
     """Return a contiguous state for a parameter; zeros cost no memory until written (torch.zeros writes them)."""
-    if fill:
+    if fill or not like.numel():
         return torch.full(like.shape, fill, dtype=like.dtype)
     zeros = torch.from_numpy(np.zeros(like.numel() * like.element_size(), np.uint8))
     return zeros.view(like.dtype).view(like.shape)
