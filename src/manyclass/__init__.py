@@ -5,6 +5,7 @@ from manyclass.config import HashConfig
 from manyclass.errors import (
     ConfigError,
     CorruptFileError,
+    DivergedError,
     FileError,
     FileVersionError,
     InputError,
@@ -18,6 +19,7 @@ from manyclass.tuning import Tuned, tune
 __all__ = [
     "ConfigError",
     "CorruptFileError",
+    "DivergedError",
     "FileError",
     "FileVersionError",
     "HashConfig",

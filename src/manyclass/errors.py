@@ -3,6 +3,7 @@
 __all__ = [
     "ConfigError",
     "CorruptFileError",
+    "DivergedError",
     "FileError",
     "FileVersionError",
     "InputError",
@@ -37,3 +38,7 @@ class CorruptFileError(FileError):
 
 class FileVersionError(FileError):
     """A file was written in a newer format than this version of the library reads."""
+
+
+class DivergedError(ManyclassError, ArithmeticError):
+    """A training loss is NaN or infinite; the weights are those of the step before."""

@@ -93,21 +93,21 @@ def write_sections(
     meta = _decode_json(header)["meta"]  # a copy: the caller's may change while the data is written
     data_start = _aligned(_PREAMBLE.size + len(header))
     length = data_start + (sections[-1].offset + sections[-1].nbytes if sections else 0)
-    with _replacement(os.path.realpath(path)) as file:
-        _write(file, bytes(data_start))
+    with replacement(os.path.realpath(path)) as file:
+        write_all(file, bytes(data_start))
         end = 0
         for number, section in enumerate(sections):
-            _write(file, bytes(section.offset - end))
+            write_all(file, bytes(section.offset - end))
             crc = 0
             for piece in _pieces(arrays[section.name], _DTYPES[section.dtype]):
                 crc = zlib.crc32(piece, crc)
-                _write(file, piece)
+                write_all(file, piece)
             sections[number] = section._replace(crc32=f"{crc:08x}")
             end = section.offset + section.nbytes
         header = _encode_header(kind, meta, sections)
         preamble = _PREAMBLE.pack(_MAGIC, _VERSION, len(header), length, zlib.crc32(header), 0)[:-4]
         os.lseek(file, 0, os.SEEK_SET)
-        _write(file, preamble + zlib.crc32(preamble).to_bytes(4, "little") + header)
+        write_all(file, preamble + zlib.crc32(preamble).to_bytes(4, "little") + header)
 
 
 def read_sections(
@@ -121,7 +121,7 @@ def read_sections(
     Memory taken stays below the file's real size plus a few MiB. A well-formed file may still be a malicious
     one: check the types and ranges of what comes back before using it.
     """
-    with _open_regular(path) as file:
+    with open_regular(path) as file:
         try:
             meta, sections, length = _read_header(file, path, kind)
             header_end = file.tell()
@@ -309,7 +309,7 @@ def _read(file: FileIO, size: int) -> bytes:
     return content
 
 
-def _write(file: int, content: bytes) -> None:
+def write_all(file: int, content: bytes) -> None:
     rest = memoryview(content)
     while rest:  # the system may take less than it was given
         rest = rest[os.write(file, rest) :]
@@ -318,7 +318,7 @@ def _write(file: int, content: bytes) -> None:
 # The file system --------------------------------------------------------------------
 
 
-def _open_regular(path: str | os.PathLike[str]) -> FileIO:
+def open_regular(path: str | os.PathLike[str]) -> FileIO:
     descriptor = os.open(path, os.O_RDONLY | _BINARY | _NO_WAITING)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -327,7 +327,7 @@ def _open_regular(path: str | os.PathLike[str]) -> FileIO:
 
 
 @contextlib.contextmanager
-def _replacement(target: str) -> Iterator[int]:
+def replacement(target: str) -> Iterator[int]:
     """Yield the descriptor of a new file that takes the place of `target` if the block succeeds."""
     try:
         old_mode = os.stat(target).st_mode

@@ -37,7 +37,7 @@ class ClassRows(nn.Embedding):
 class FusedUpdate:
     """Hands row gradients to an optimizer inside backward; with every > 1, the sum of that many backward passes."""
 
-    def __init__(self, optimizer: RowUpdate, every: int) -> None:
+    def __init__(self, optimizer: Any, every: int) -> None:
         self.optimizer = optimizer
         self.every = every
         self.waiting: dict[int, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
@@ -49,7 +49,7 @@ class FusedUpdate:
             waiting.append(sparse_rows(ids, gradient, parameter))
             if len(waiting) < self.every:
                 return
-            total = torch.stack(waiting).coalesce() if len(waiting) == 1 else _sum(waiting)
+            total = _sum(waiting)
             waiting.clear()
             ids, gradient = total.indices()[0], total.values()
         self.optimizer.update_rows(parameter, ids, gradient)
@@ -106,20 +106,38 @@ class RowHead(OutputHead):
         self.register_load_state_dict_pre_hook(_own_keys)
 
     @property
-    def weight(self) -> nn.Parameter:
-        """The class rows, (rows, in_features)."""
+    def weight(self) -> Tensor:
+        """The class rows, (rows, in_features). Assign a parameter to share it: head.weight = embedding.weight."""
         return self.rows.weight
 
+    @weight.setter
+    def weight(self, value: nn.Parameter) -> None:
+        if tuple(value.shape) != tuple(self.rows.weight.shape):
+            raise InputError(f"weight has shape {tuple(value.shape)}; expected {tuple(self.rows.weight.shape)}")
+        self._replace("weight", value)
+
     @property
-    def bias(self) -> nn.Parameter | None:
+    def bias(self) -> Tensor | None:
         """One number per row, or None."""
         return self.rows.bias
 
+    @bias.setter
+    def bias(self, value: nn.Parameter | None) -> None:
+        if value is not None and tuple(value.shape) != (len(self.rows.weight),):
+            raise InputError(f"bias has shape {tuple(value.shape)}; expected {(len(self.rows.weight),)}")
+        self._replace("bias", value)
+
+    def _replace(self, name: str, value: Tensor | None) -> None:
+        before = getattr(self.rows, name)
+        setattr(self.rows, name, value)
+        if self._fused is not None:
+            for group in self._fused.optimizer.param_groups:
+                kept = [value if known is before else known for known in group["params"]]
+                group["params"] = [known for known in kept if known is not None]
+
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("weight", "bias"):  # tying: head.weight = embedding.weight
-            if name == "weight" and tuple(value.shape) != tuple(self.rows.weight.shape):
-                raise InputError(f"weight has shape {tuple(value.shape)}; expected {tuple(self.rows.weight.shape)}")
-            setattr(self.rows, name, value)
+        if name in ("weight", "bias"):  # nn.Module would register them here, past the properties
+            object.__setattr__(self, name, value)
         else:
             super().__setattr__(name, value)
 

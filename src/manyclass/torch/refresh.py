@@ -7,8 +7,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from manyclass._index_file import index_parts, restore_index
 from manyclass._inputs import Ids, check_count
 from manyclass.config import HashConfig
+from manyclass.errors import InputError
 from manyclass.index import WTAIndex
 from manyclass.torch.ops import array
 
@@ -102,6 +104,38 @@ class Tables:
         self.cursor = int((self.cursor + turn) % classes)
         self.touched = np.empty(0, np.int64)
         return np.unique(np.concatenate([slice_ids, touched]))
+
+    def settings(self) -> dict[str, Any]:
+        """Return where the refresh stands, as plain numbers; `tensors` has the rest."""
+        meta = None if self.index is None else index_parts(self.index)[0]
+        return {"cursor": self.cursor, "step": self.step, "index": meta}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tables themselves, and the ages of their entries."""
+        if self.index is None:
+            return {}
+        arrays = index_parts(self.index)[1]
+        if self.unit_rows:
+            arrays["rows"] = self.index.rows
+        arrays |= {"hashed_at": self.hashed_at, "touched": self.touched}
+        return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
+
+    def restored(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> Self:
+        """Return tables as they were saved; without tensors, tables yet to be built. Raises where things do not fit."""
+        new = self.unbuilt()
+        new.cursor = check_count("cursor", settings["cursor"], low=0)
+        new.step = check_count("step", settings["step"], low=0)
+        if not tensors:
+            return new
+        arrays: dict[str, npt.NDArray[Any]] = {name: tensor.numpy() for name, tensor in tensors.items()}
+        new.hashed_at, new.touched = arrays.pop("hashed_at").copy(), arrays.pop("touched").copy()
+        rows = arrays.pop("rows").copy() if self.unit_rows else array(weight)
+        if new.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
+            raise InputError(f"saved tables are for {rows.shape} rows; the head has {tuple(weight.shape)}")
+        size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
+        arrays["rows"] = rows
+        new.index = restore_index(WTAIndex, settings["index"], arrays, size, torch.get_num_threads())
+        return new
 
     def age(self) -> tuple[float, int]:
         """Return mean and largest age of the table entries, in steps."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyclass._inputs import check_count, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
-from manyclass.torch import exact
+from manyclass.torch import editing, exact
 from manyclass.torch.chosen import Chosen, logits_of, own_logits, sampled_outside, shared_logits
 from manyclass.torch.class_rows import RowHead
 from manyclass.torch.class_sampler import ClassSampler
@@ -115,8 +115,8 @@ class WTASoftmax(RowHead):
         if not isinstance(linear, nn.Linear):
             raise InputTypeError(f"linear is a {type(linear).__name__}; pass the nn.Linear to approximate")
         head = cls(linear.in_features, linear.out_features, bias=linear.bias is not None, device="meta", **settings)
-        head.weight = linear.weight
-        head.bias = linear.bias
+        head._replace("weight", linear.weight)
+        head._replace("bias", linear.bias)
         return head
 
     @torch.no_grad()
@@ -125,7 +125,9 @@ class WTASoftmax(RowHead):
         if self.normalize:
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
         linear = nn.Linear(self.in_features, self.num_classes, bias=self.bias is not None, device="meta")
-        linear.weight, linear.bias = self.weight, self.bias  # type: ignore[assignment]
+        linear.weight = self.rows.weight
+        if self.rows.bias is not None:
+            linear.bias = self.rows.bias
         if self.input_mean is not None or self.temperature != 1:
             bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
             if self.input_mean is not None:
@@ -134,13 +136,29 @@ class WTASoftmax(RowHead):
             linear.bias = nn.Parameter(bias / self.temperature)
         return linear
 
+    def add_classes(
+        self,
+        count: int | None = None,
+        *,
+        rows: Tensor | None = None,
+        bias: Tensor | None = None,
+        names: Sequence[str] | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> range:
+        """Add classes, `count` random ones or these rows, and return their ids; the optimizer's state grows along."""
+        return editing.add_classes(self, count, rows, bias, names, [optimizer] if optimizer else [])
+
+    def remove_classes(self, ids: Any, *, optimizer: torch.optim.Optimizer | None = None) -> Tensor:
+        """Remove classes; the others move up. Returns, for every new id, the id it had before."""
+        return editing.remove_classes(self, ids, [optimizer] if optimizer else [])
+
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss. In training mode this also re-hashes the step's share of the classes."""
         return super().forward(input, target)
 
     @torch.compiler.disable
-    def topk(  # type: ignore[override]
+    def topk(
         self, input: Tensor, k: int = 10, *, candidates: int | None = None, normalizer: Normalizer = "candidates"
     ) -> TopK:
         """Return the k best of `candidates` retrieved classes.
@@ -154,7 +172,7 @@ class WTASoftmax(RowHead):
         return super().topk(input, k, candidates=wanted, normalizer=_checked(normalizer))
 
     @torch.compiler.disable
-    def log_prob(  # type: ignore[override]
+    def log_prob(
         self, input: Tensor, classes: Tensor | None = None, *, normalizer: Normalizer = "candidates"
     ) -> Tensor:
         """Return log probabilities of all classes, -inf (the paper's zero) for those not retrieved; or of given ones.
@@ -167,6 +185,24 @@ class WTASoftmax(RowHead):
         """Return ids of `count` candidates per example, likeliest first, from the tables as they are."""
         found = self.tables.over(self.weight, self.bias).shortlist(array(x.float()), min(count, self.num_classes))
         return torch.from_numpy(found)
+
+    def extra_settings(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps beside the tensors, as JSON would."""
+        return {"names": self.names, "meter_steps": self.meter.steps, "tables": self.tables.settings()}
+
+    def extra_tensors(self, tables: bool = True) -> dict[str, Tensor]:
+        """Return what a checkpoint keeps beside the parameters: the state of the random tail, and the tables."""
+        kept = self.tables.tensors() if tables else {}
+        return {"generator": self.sampler.generator.get_state()} | {f"tables.{name}": kept[name] for name in kept}
+
+    def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
+        """Take over what `extra_tensors` and `extra_settings` gave; nothing changes if anything does not fit."""
+        names = settings["names"]
+        names = None if names is None else check_names("names", names, self.num_classes)
+        kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
+        tables = self.tables.restored(settings["tables"], kept, self.weight)
+        self.sampler.generator.set_state(tensors["generator"])
+        self.names, self.tables, self.meter.steps = names, tables, int(settings["meter_steps"])
 
     def _prepared(self, input: Tensor) -> Tensor:
         """Return what the rows are multiplied with."""
