@@ -24,7 +24,7 @@ class SampledSoftmax(RowHead):
     the most frequent on; or a tensor of frequencies (num_classes,), where a class of frequency 0 is never a negative.
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
     example's own positives does not count, as the positive is there already.
-    In eval() the loss is exact and nothing is drawn. The state dict holds the generator's state; without it (a state
+    In evaluation mode the loss is exact and nothing is drawn. The state dict holds the generator's state; without it (a state
     dict of nn.Linear) the draws go on as they were.
     """
 
@@ -55,7 +55,7 @@ class SampledSoftmax(RowHead):
         if not self.training:
             return exact.losses(input, self.weight, self.bias, positives)
         positive, negative = self._logits(input.to(self.weight.dtype), positives, self.sampler.draw(self.samples))
-        present = positive > -torch.inf
+        present = positives >= 0
         mean = positive.where(present, 0).sum(1) / present.sum(1)
         return torch.cat([positive, negative], 1).logsumexp(1) - mean
 
