@@ -32,11 +32,10 @@ def pair_logits(
     if _native_floats(input, weight, bias):
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
         return logits
-    present = ids.clamp(min=0)
-    rows = _EmbedRows.apply(weight, present, update).to(input.dtype)
+    rows = _EmbedRows.apply(weight, ids, update).to(input.dtype)
     logits = torch.einsum("ekd,ed->ek", rows, input)
     if bias is not None:
-        logits = logits + _EmbedRows.apply(bias, present, update).to(input.dtype)
+        logits = logits + _EmbedRows.apply(bias, ids, update).to(input.dtype)
     return logits.masked_fill(ids < 0, -torch.inf)
 
 
@@ -128,23 +127,23 @@ class _GatherRows(torch.autograd.Function):
 
 
 class _EmbedRows(torch.autograd.Function):
-    """weight[ids] for ids of any shape that may repeat: gathers the distinct ones, so that updates see each once."""
+    """weight[ids] for ids of any shape that may repeat or be absent; updates see each distinct one once."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
-        ctx.distinct, ctx.places = torch.unique(ids, return_inverse=True)
-        ctx.weight, ctx.update, ctx.dense = weight, update, not weight.is_leaf
-        return weight.detach()[ids]
+        ctx.weight, ctx.update, ctx.ids, ctx.dense = weight, update, ids, not weight.is_leaf
+        return weight.detach()[ids.clamp(min=0)]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
-        shape = (len(ctx.distinct), *ctx.weight.shape[1:])
-        summed = gradient.new_zeros(shape)
-        summed.index_add_(0, ctx.places.reshape(-1), gradient.reshape(-1, *ctx.weight.shape[1:]))
+        there = ctx.ids >= 0
+        distinct, places = torch.unique(ctx.ids[there], return_inverse=True)
+        summed = gradient.new_zeros((len(distinct), *ctx.weight.shape[1:]))
+        summed.index_add_(0, places, gradient[there])
         if ctx.update is not None:
-            ctx.update.update_rows(ctx.weight, ctx.distinct, summed)
+            ctx.update.update_rows(ctx.weight, distinct, summed)
             return None, None, None
         if ctx.dense:
-            return torch.zeros_like(ctx.weight).index_copy_(0, ctx.distinct, summed), None, None
-        return sparse_rows(ctx.distinct, summed, ctx.weight), None, None
+            return torch.zeros_like(ctx.weight).index_copy_(0, distinct, summed), None, None
+        return sparse_rows(distinct, summed, ctx.weight), None, None
