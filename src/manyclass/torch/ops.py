@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from manyclass._backend import pairs_class
 
@@ -32,11 +33,10 @@ def pair_logits(
     if _native_floats(input, weight, bias):
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
         return logits
-    present = ids.clamp(min=0)
-    rows = _EmbedRows.apply(weight, present, update).to(input.dtype)
+    rows = _EmbedRows.apply(weight, ids, update).to(input.dtype)
     logits = torch.einsum("ekd,ed->ek", rows, input)
     if bias is not None:
-        logits = logits + _EmbedRows.apply(bias, present, update).to(input.dtype)
+        logits = logits + _EmbedRows.apply(bias, ids, update).to(input.dtype)
     return logits.masked_fill(ids < 0, -torch.inf)
 
 
@@ -71,8 +71,8 @@ class _PairLogits(torch.autograd.Function):
         logits = np.empty(tuple(ids.shape), np.float32)
         threads = torch.get_num_threads()
         pairs.products(array(weight), None if bias is None else array(bias), array(input), logits, threads)
-        ctx.pairs, ctx.update, ctx.dense = pairs, update, not weight.is_leaf
-        ctx.bias = bias
+        ctx.pairs, ctx.update, ctx.bias = pairs, update, bias
+        ctx.dense = not weight.is_leaf or not (bias is None or bias.is_leaf)
         if update is None:
             ctx.save_for_backward(input, weight)
         else:  # the rows may have moved by the time of a second backward, and that is meant
@@ -81,6 +81,7 @@ class _PairLogits(torch.autograd.Function):
         return torch.from_numpy(logits)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         input, weight = ctx.saved_tensors if ctx.update is None else (*ctx.saved_tensors, ctx.weight)
@@ -97,8 +98,9 @@ class _PairLogits(torch.autograd.Function):
         ctx.pairs.row_gradients(values, array(input), into, sums, threads)
         ids, row_gradient, bias_gradient = (torch.from_numpy(part) for part in (rows, into, sums))
         if ctx.update is not None:
-            ctx.update.update_rows(weight, ids, row_gradient)
-            if ctx.bias is not None:
+            if ctx.needs_input_grad[2]:
+                ctx.update.update_rows(weight, ids, row_gradient)
+            if ctx.needs_input_grad[3]:
                 ctx.update.update_rows(ctx.bias, ids, bias_gradient)
             return input_gradient, None, None, None, None
         if ctx.dense:
@@ -119,6 +121,7 @@ class _GatherRows(torch.autograd.Function):
         return weight.detach().index_select(0, ids)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         if ctx.update is not None:
@@ -128,23 +131,26 @@ class _GatherRows(torch.autograd.Function):
 
 
 class _EmbedRows(torch.autograd.Function):
-    """weight[ids] for ids of any shape that may repeat: gathers the distinct ones, so that updates see each once."""
+    """weight[ids] for ids of any shape that may repeat, anything where they are negative; updates see each row once."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
         ctx.distinct, ctx.places = torch.unique(ids, return_inverse=True)
         ctx.weight, ctx.update, ctx.dense = weight, update, not weight.is_leaf
-        return weight.detach()[ids]
+        return weight.detach()[ids.clamp(min=0)]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         shape = (len(ctx.distinct), *ctx.weight.shape[1:])
         summed = gradient.new_zeros(shape)
         summed.index_add_(0, ctx.places.reshape(-1), gradient.reshape(-1, *ctx.weight.shape[1:]))
+        present = ctx.distinct >= 0
+        distinct, summed = ctx.distinct[present], summed[present]
         if ctx.update is not None:
-            ctx.update.update_rows(ctx.weight, ctx.distinct, summed)
+            ctx.update.update_rows(ctx.weight, distinct, summed)
             return None, None, None
         if ctx.dense:
-            return torch.zeros_like(ctx.weight).index_copy_(0, ctx.distinct, summed), None, None
-        return sparse_rows(ctx.distinct, summed, ctx.weight), None, None
+            return torch.zeros_like(ctx.weight).index_copy_(0, distinct, summed), None, None
+        return sparse_rows(distinct, summed, ctx.weight), None, None
