@@ -1,4 +1,4 @@
-"""What the tests of WTASoftmax share: small heads, and their loss over a dense float64 matrix, as one would write it."""
+"""What the tests of WTASoftmax share: small heads, and their loss over a dense float64 matrix."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def chosen_classes(head: WTASoftmax, x: Tensor, positives: list[list[int]], seed
         places = torch.rand(head.tail, generator=generator, dtype=torch.float64)
         members = stands_for > 0
         for c in (places * head.num_classes).long().tolist():
-            stands_for[:, c] += torch.where(members[:, c], 0.0, head.num_classes / head.tail)
+            stands_for[~members[:, c], c] += head.num_classes / head.tail
         return stands_for
     union: list[int] = []
     for rank in range(head.candidates):

@@ -295,7 +295,8 @@ class WTASoftmax(RowHead):
         if how == "estimated":
             tail, log_weights = sampled_outside(self, classes, self.tail or ESTIMATE_SAMPLES)
             values = torch.cat([values, logits_of(self, x, tail) + log_weights.to(x.dtype)], 1)
-        return values.logsumexp(1, keepdim=True)
+        total = values.logsumexp(1, keepdim=True)
+        return total.masked_fill(total.isneginf(), 0)  # nothing found: -inf for every class, not NaN
 
     @staticmethod
     def _ascending(classes: Tensor) -> Tensor:
