@@ -10,6 +10,7 @@
 using namespace manyclass;
 
 void bind_pairs(nb::module_& m);
+void bind_class_tree(nb::module_& m);
 void bind_row_update(nb::module_& m);
 
 namespace {
@@ -255,6 +256,7 @@ NB_MODULE(_native, m) {
     });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
     bind_pairs(m);
+    bind_class_tree(m);
     bind_row_update(m);
     nb::class_<BoundIndex>(m, "Index")
         .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,

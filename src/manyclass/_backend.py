@@ -49,6 +49,18 @@ def pairs_class() -> Any:
     return _native.PairList
 
 
+def tree_class() -> Any:
+    """Return the class of the tree behind hierarchical softmax: the native one, or its NumPy twin."""
+    if _wanted_backend() == "reference":
+        from manyclass._reference_tree import ReferenceTree
+
+        return ReferenceTree
+    _check_simd()
+    import manyclass._native as _native
+
+    return _native.ClassTree
+
+
 def row_updater() -> Callable[..., None]:
     """Return `update_rows(rule, weight, first, second, ids, gradient, threads)`: native, or its NumPy twin."""
     if _wanted_backend() == "reference":

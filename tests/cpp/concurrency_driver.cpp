@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../cpp/class_tree.h"
 #include "../../cpp/index.h"
 #include "../../cpp/parallel.h"
 #include "../../cpp/row_update.h"
@@ -276,6 +277,46 @@ void update_rows_on_several_threads() {
     }
 }
 
+// Paths, probabilities and searches of a class tree, from several callers and on several threads each.
+void walk_the_class_tree_on_several_threads() {
+    constexpr size_t kLeaves = 3000, kInputs = 70, kBest = 5;
+    std::mt19937 random(3);
+    std::vector<int64_t> counts(kLeaves), targets(kLeaves);
+    for (int64_t& count : counts) count = static_cast<int64_t>(random() % 50);
+    std::iota(targets.begin(), targets.end(), -1);
+    const ClassTree tree(counts);
+    std::normal_distribution<float> normal;
+    std::vector<float> rows(tree.nodes() * kFeatures), input(kInputs * kFeatures);
+    for (float& value : rows) value = normal(random);
+    for (float& value : input) value = normal(random);
+    const TreeWeights weights{rows.data(), nullptr, kFeatures};
+
+    struct Found {
+        std::vector<int64_t> nodes, classes;
+        std::vector<int8_t> sides;
+        std::vector<float> all, best;
+        bool operator==(const Found&) const = default;
+    };
+    const auto walk = [&](size_t threads) {
+        const size_t steps = kLeaves * tree.depth();
+        Found found{std::vector<int64_t>(steps), std::vector<int64_t>(kInputs * kBest), std::vector<int8_t>(steps),
+                    std::vector<float>(kInputs * kLeaves), std::vector<float>(kInputs * kBest)};
+        tree.paths(targets, found.nodes.data(), found.sides.data(), threads);
+        tree.log_probs(weights, input.data(), kInputs, found.all.data(), threads);
+        tree.topk(weights, input.data(), kInputs, kBest, found.classes.data(), found.best.data(), threads);
+        return found;
+    };
+    const Found expected = walk(1);
+    std::vector<std::thread> callers;
+    for (size_t threads = 2; threads < 5; ++threads)
+        callers.emplace_back([&, threads] {
+            if (walk(threads) == expected) return;
+            std::fprintf(stderr, "a class tree walked by %zu threads differs\n", threads);
+            std::exit(1);
+        });
+    for (std::thread& caller : callers) caller.join();
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -283,6 +324,7 @@ int main(int argc, char** argv) {
     const std::string only = argc > 2 ? argv[2] : "";
     change_the_number_of_threads();
     update_rows_on_several_threads();
+    walk_the_class_tree_on_several_threads();
     for (const Pipeline& pipeline : kPipelines)
         if (only.empty() || only == pipeline.name) Run(pipeline, rounds).run();
     return 0;

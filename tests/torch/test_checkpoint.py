@@ -63,7 +63,7 @@ class CountingHead(nn.Module):
 
     def extra_tensors(self, tables: bool = True) -> dict[str, Tensor]:
         kept = {"generator": self.generator.get_state()}
-        return kept | {"table": self.table} if tables else kept
+        return kept | {"tables.only": self.table} if tables else kept
 
     def extra_settings(self) -> dict[str, Any]:
         return {"cursor": self.cursor}
@@ -75,7 +75,7 @@ class CountingHead(nn.Module):
     def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         self.cursor = settings["cursor"]
         self.generator.set_state(tensors["generator"])
-        self.table = tensors["table"].clone() if "table" in tensors else self.weight.detach().clone()
+        self.table = tensors["tables.only"].clone() if "tables.only" in tensors else self.weight.detach().clone()
 
 
 class Network(nn.Module):
@@ -261,6 +261,17 @@ def test_a_wta_head_without_tables_builds_them_from_the_loaded_weights(path: Pat
     assert other.shortlist(query, 10).equal(expected)
 
 
+def test_tables_follow_a_loaded_state_dict() -> None:
+    config = PIPELINES["tables and sketch"]
+    model = nn.Sequential(WTASoftmax(16, 200, config=config))
+    other = nn.Sequential(WTASoftmax(16, 200, config=config))
+    query = torch.randn(5, 16)
+    before = other[0].shortlist(query, 10)
+    other.load_state_dict(model.state_dict())
+    assert other[0].shortlist(query, 10).equal(model[0].shortlist(query, 10))
+    assert not other[0].shortlist(query, 10).equal(before)
+
+
 def test_tables_hashed_in_another_way_are_refused(path: Path) -> None:
     model, other = (WTASoftmax(16, 200, config=HashConfig(bands=bands, codes=96, window=4)) for bands in (32, 48))
     model.shortlist(torch.randn(1, 16), 5)
@@ -269,9 +280,12 @@ def test_tables_hashed_in_another_way_are_refused(path: Path) -> None:
     with pytest.raises(FileError, match="hashed in another way"):
         load_checkpoint(path, other)
     assert same(dict(other.state_dict()), before)
-    save_checkpoint(path, model, tables=False)
-    load_checkpoint(path, other)
+    load_checkpoint(path, other, tables=False)
     assert same(dict(other.state_dict()), dict(model.state_dict()))
+    fresh = WTASoftmax(16, 200, config=other.tables.config)
+    fresh.load_state_dict(model.state_dict())
+    query = torch.randn(3, 16)
+    assert other.shortlist(query, 10).equal(fresh.shortlist(query, 10))
 
 
 def test_weights_of_a_fused_head_go_to_one_that_is_not_and_back(path: Path) -> None:

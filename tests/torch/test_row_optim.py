@@ -14,12 +14,21 @@ from manyclass import ConfigError, InputError, InputTypeError
 from manyclass.torch.row_optim import RowAdagrad, RowAdam, RowSGD
 
 ROWS, WIDTH = 23, 7
+
+
+class LazySGD(RowSGD):
+    """Momentum as torch has it, on the rows that are touched."""
+
+    def __init__(self, params: Any, lr: float = 1e-3, **settings: Any) -> None:
+        super().__init__(params, lr, row_momentum="lazy", **settings)
+
+
 PAIRS: dict[str, tuple[Any, Any, dict[str, Any]]] = {
-    "sgd": (RowSGD, torch.optim.SGD, {"lr": 0.1}),
-    "sgd, weight decay": (RowSGD, torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.1}),
-    "momentum": (RowSGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
-    "nesterov": (RowSGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
-    "climbing": (RowSGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.5, "weight_decay": 0.1, "maximize": True}),
+    "sgd": (LazySGD, torch.optim.SGD, {"lr": 0.1}),
+    "sgd, weight decay": (LazySGD, torch.optim.SGD, {"lr": 0.1, "weight_decay": 0.1}),
+    "momentum": (LazySGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}),
+    "nesterov": (LazySGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True}),
+    "climbing": (LazySGD, torch.optim.SGD, {"lr": 0.1, "momentum": 0.5, "weight_decay": 0.1, "maximize": True}),
     "adagrad": (RowAdagrad, torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1}),
     "adagrad, start": (RowAdagrad, torch.optim.Adagrad, {"lr": 0.1, "initial_accumulator_value": 0.5, "eps": 1e-3}),
     "adam": (RowAdam, torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.0}),
@@ -120,7 +129,7 @@ def test_adam_without_weight_decay_is_torchs_sparse_adam() -> None:
 def test_momentum_and_weight_decay_act_on_a_row_only_when_it_is_touched(dtype: torch.dtype) -> None:
     lr, momentum, dampening, decay = 0.1, 0.8, 0.25, 0.05
     weight = parameter(ROWS, WIDTH, dtype=dtype)
-    optimizer = RowSGD([weight], lr=lr, momentum=momentum, dampening=dampening, weight_decay=decay)
+    optimizer = LazySGD([weight], lr=lr, momentum=momentum, dampening=dampening, weight_decay=decay)
     expected, buffer = weight.detach().double().numpy().copy(), np.zeros((ROWS, WIDTH))
     for step, gradient in enumerate(gradients(9, 5, WIDTH)):
         weight.grad = sparse(touched(step), gradient.to(dtype), weight)
@@ -282,7 +291,7 @@ def test_a_tied_weight_with_sparse_and_dense_parts_gets_a_dense_step() -> None:
     loss.backward()
     assert not embedding.weight.grad.is_sparse
     other.grad = embedding.weight.grad.clone()
-    RowSGD(embedding.parameters(), lr=0.1, momentum=0.9).step()
+    LazySGD(embedding.parameters(), lr=0.1, momentum=0.9).step()
     torch.optim.SGD([other], lr=0.1, momentum=0.9).step()
     assert bits(embedding.weight) == bits(other)
 
@@ -328,12 +337,38 @@ def test_a_backward_that_still_needs_the_old_rows_fails_as_with_torch() -> None:
         loss.backward()
 
 
+def test_momentum_at_once_moves_a_row_as_far_as_dense_momentum_does_in_the_end() -> None:
+    ours, theirs = parameter(ROWS, WIDTH), parameter(ROWS, WIDTH)
+    ids, gradient = torch.tensor([2, 5]), torch.randn(2, WIDTH)
+    optimizer = RowSGD([ours], lr=0.1, momentum=0.9)
+    ours.grad = sparse(ids, gradient, ours)
+    optimizer.step()
+    dense = torch.optim.SGD([theirs], lr=0.1, momentum=0.9)
+    theirs.grad = torch.zeros_like(theirs).index_copy(0, ids, gradient)
+    for _ in range(400):
+        dense.step()
+        theirs.grad = torch.zeros_like(theirs)
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+    assert optimizer.state_bytes() == 0
+
+
+def test_momentum_at_once_takes_dampening_and_weight_decay_into_account() -> None:
+    weight = parameter(ROWS, WIDTH)
+    before = weight.detach().clone()
+    gradient = torch.randn(1, WIDTH)
+    weight.grad = sparse(torch.tensor([3]), gradient, weight)
+    RowSGD([weight], lr=0.1, momentum=0.5, dampening=0.25, weight_decay=0.1).step()
+    expected = before[3] - 0.1 * 0.75 / 0.5 * (gradient[0] + 0.1 * before[3])
+    torch.testing.assert_close(weight[3], expected)
+
+
 def test_state_bytes_counts_what_the_rules_keep() -> None:
     weight = parameter(ROWS, WIDTH)
     size = ROWS * WIDTH * 4
     for optimizer, expected in (
         (RowSGD([weight]), 0),
-        (RowSGD([weight], momentum=0.9), size),
+        (RowSGD([weight], momentum=0.9), 0),
+        (LazySGD([weight], momentum=0.9), size),
         (RowAdagrad([weight]), size + 4),
         (RowAdam([weight]), 2 * size + 4),
     ):
@@ -349,7 +384,7 @@ def test_states_of_untouched_rows_take_no_memory() -> None:
 
     weight = nn.Parameter(torch.empty(1_000_000, 64))  # 256 MB, never written
     before = resident()
-    for optimizer in (RowSGD([weight], momentum=0.9), RowAdagrad([weight]), RowAdam([weight])):
+    for optimizer in (LazySGD([weight], momentum=0.9), RowAdagrad([weight]), RowAdam([weight])):
         optimizer.update_rows(weight, torch.arange(1000), torch.ones(1000, 64))  # huge pages: keep them together
         assert optimizer.state_bytes() >= 256_000_000
         assert resident() - before < 100_000_000
@@ -360,7 +395,7 @@ def test_other_layouts_of_float32_take_the_plain_path() -> None:
     transposed = nn.Parameter(torch.empty(WIDTH, ROWS).t())
     transposed.data.copy_(base.data)
     for weight in (base, transposed):
-        optimizer = RowSGD([weight], lr=0.1, momentum=0.9)
+        optimizer = LazySGD([weight], lr=0.1, momentum=0.9)
         for step, gradient in enumerate(gradients(3, 5, WIDTH)):
             optimizer.update_rows(weight, touched(step), gradient)
     torch.testing.assert_close(base, transposed, rtol=1e-6, atol=1e-6)
@@ -448,6 +483,7 @@ def test_settings_that_cannot_work_on_rows_are_refused(setting: str) -> None:
 def test_settings_out_of_range_are_refused_by_torch() -> None:
     for make in (
         lambda: RowSGD([parameter(3, 2)], lr=-1.0),
+        lambda: RowSGD([parameter(3, 2)], lr=1.0, row_momentum="eager"),
         lambda: RowAdagrad([parameter(3, 2)], lr=-1.0),
         lambda: RowAdam([parameter(3, 2)], betas=(1.0, 0.9)),
         lambda: RowAdagrad([]),

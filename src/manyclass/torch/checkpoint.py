@@ -23,6 +23,7 @@ __all__ = ["CheckpointInfo", "HeadState", "checkpoint_info", "load_checkpoint", 
 
 KIND = "manyclass checkpoint"
 SMALL = 1 << 16
+TABLES = "tables."  # how heads begin the names of those of their tensors that can be rebuilt from the weights
 OURS = ("optimizer/", "row_optimizer/", "head/", "rng/")
 
 
@@ -39,7 +40,8 @@ class CheckpointInfo:
 class HeadState(Protocol):
     """What a head remembers beyond its state dict: settings, cursor, generators, class names and, if wanted, tables.
 
-    It may also have `check_restore(tensors, settings)`, which raises if `restore` would, and changes nothing.
+    Names of tensors that can be rebuilt from the weights start with "tables.". It may also have
+    `check_restore(tensors, settings)`, which raises if `restore` would, and changes nothing.
     """
 
     def extra_tensors(self, tables: bool = True) -> dict[str, Tensor]: ...
@@ -87,13 +89,18 @@ def save_checkpoint(
 
 
 def load_checkpoint(
-    path: str | os.PathLike[str], model: nn.Module, optimizer: torch.optim.Optimizer | None = None
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None = None,
+    tables: bool = True,
 ) -> CheckpointInfo:
     """Bring back what `save_checkpoint` saved, into a model and an optimizer made in the same way.
 
     With an optimizer (also one that a head has of its own) training goes on, and torch's random state is restored too,
-    that of the CPU. Without one, only the model is loaded. A damaged file, or one of another model or optimizer, raises
-    a FileError (CorruptFileError, FileVersionError) before anything changes.
+    that of the CPU. Without one, only the model is loaded. tables=False: saved tables are left aside, and the heads
+    build them from the weights, perhaps with another config.
+    A damaged file, or one of another model or optimizer, raises a FileError (CorruptFileError, FileVersionError) before
+    anything changes.
     """
     settings, tensors = read_tensors(path, KIND)
     where = os.fspath(path)
@@ -105,7 +112,7 @@ def load_checkpoint(
         raise FileError(
             f"{where} has heads {sorted(settings['heads'])}, the model {sorted(heads)}; build the same model"
         )
-    head_tensors = {name: _under(f"head/{name}/", tensors) for name in heads}
+    head_tensors = {name: _under(f"head/{name}/", tensors, tables) for name in heads}
     for name, head in heads.items():
         if check := getattr(head, "check_restore", None):
             check(head_tensors[name], settings["heads"][name])
@@ -115,7 +122,8 @@ def load_checkpoint(
         optimizers = {label: moving for label, moving in optimizers.items() if label in saved}
     for label, moving in optimizers.items():
         check_optimizer(where, saved.get(label), moving, model)
-    _check_random_state(where, tensors["rng/torch"])
+    if optimizers:
+        _check_random_state(where, tensors["rng/torch"])
 
     model.load_state_dict(state)
     for name, head in heads.items():
@@ -189,7 +197,11 @@ def _check_random_state(where: str, state: Tensor) -> None:
         ) from None
 
 
-def _under(prefix: str, tensors: Tensors) -> Tensors:
+def _under(prefix: str, tensors: Tensors, tables: bool) -> Tensors:
     """Return the tensors of one head; small ones as copies, because torch crashes on a random state in a map."""
     found = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-    return {name: tensor.clone() if tensor.nbytes <= SMALL else tensor for name, tensor in found.items()}
+    return {
+        name: tensor.clone() if tensor.nbytes <= SMALL else tensor
+        for name, tensor in found.items()
+        if tables or not name.startswith(TABLES)
+    }

@@ -1,37 +1,21 @@
 """Loss and predictions over all classes of a weight matrix, what approximations are compared with.
 
 Predictions work in pieces, so that they never hold more than a fixed number of logits at a time. All of it is computed
-in the weight's precision, under autocast too: logits rounded to 8 bits have ties without number.
+in the weight's precision.
 """
 
-from collections.abc import Callable, Iterator
-from functools import wraps
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterator
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import functional
 
 from manyclass.torch.head import TopK
 
 LOGITS_AT_ONCE = 1 << 24
 EXAMPLES_AT_ONCE = 256
-Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
 
 
-def full_precision(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """Return the function with autocast switched off inside."""
-
-    @wraps(function)
-    def run(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        with torch.autocast("cpu", enabled=False):
-            return function(*args, **kwargs)
-
-    return run
-
-
-@full_precision
 def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor, *, logistic: bool = False) -> Tensor:
     """Return each example's loss, (examples,): dense gradients, no matrix of targets.
 
@@ -42,26 +26,25 @@ def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor
     input = input.to(weight.dtype)
     absent = positives < 0
     if not logistic and positives.shape[1] == 1:
-        return functional.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
+        return F.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
     chosen = chosen_logits(input, weight, bias, positives)
     total = chosen.masked_fill(absent, 0).sum(1)
     if logistic:
-        return -functional.logsigmoid(-functional.linear(input, weight, bias)).sum(1) - total
+        return -F.logsigmoid(-F.linear(input, weight, bias)).sum(1) - total
     # The cross entropy of one positive is log(normaliser) - its logit; exchange that logit for the positives' mean.
-    first = functional.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
+    first = F.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
     return first + chosen[:, 0] - total / (~absent).sum(1)
 
 
 def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor) -> Tensor:
     """Return logits (examples, n) of classes (examples, n); -inf where a class is negative."""
     present = classes.clamp_min(0)
-    logits = torch.einsum("ed,end->en", input, functional.embedding(present, weight))
+    logits = torch.einsum("ed,end->en", input, F.embedding(present, weight))
     if bias is not None:
         logits = logits + bias[present]
     return logits.masked_fill(classes < 0, -torch.inf)
 
 
-@full_precision
 def topk(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, *, logistic: bool = False) -> TopK:
     """Return the k classes with the largest logits, best first, equal ones by number; -1 where there are too few."""
     found = [_topk_of_few(few, weight, bias, k, logistic) for few in input.to(weight.dtype).split(EXAMPLES_AT_ONCE)]
@@ -79,7 +62,7 @@ def _topk_of_few(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, log
         values, ids = values[:, :k], torch.cat([ids, new_ids + begin], 1).gather(1, order)[:, :k]
         if not logistic:
             normalizer = torch.logaddexp(normalizer, logits.logsumexp(1))
-    return TopK(ids, functional.logsigmoid(values) if logistic else values - normalizer[:, None])
+    return TopK(ids, F.logsigmoid(values) if logistic else values - normalizer[:, None])
 
 
 def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -94,18 +77,17 @@ def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return values, ids.gather(1, order)
 
 
-@full_precision
 def log_prob(
     input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor | None, *, logistic: bool = False
 ) -> Tensor:
     """Return log probabilities of the classes (examples, n), -inf where one is negative; of all classes for None."""
     input = input.to(weight.dtype)
     if classes is None:
-        logits = functional.linear(input, weight, bias)
-        return functional.logsigmoid(logits) if logistic else functional.log_softmax(logits, 1)
+        logits = F.linear(input, weight, bias)
+        return F.logsigmoid(logits) if logistic else F.log_softmax(logits, 1)
     logits = chosen_logits(input, weight, bias, classes)
     if logistic:
-        return functional.logsigmoid(logits)
+        return F.logsigmoid(logits)
     return logits - log_normalizer(input, weight, bias)[:, None]
 
 
@@ -123,4 +105,4 @@ def _pieces(input: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tupl
     step = max(1, LOGITS_AT_ONCE // max(1, len(input)))
     for begin in range(0, len(weight), step):
         run = slice(begin, begin + step)
-        yield begin, functional.linear(input, weight[run], None if bias is None else bias[run])
+        yield begin, F.linear(input, weight[run], None if bias is None else bias[run])

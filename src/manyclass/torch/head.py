@@ -83,9 +83,9 @@ class OutputHead(nn.Module):
                 expected = tuple(input.shape[:-1])
                 raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
             self._check_ids("classes", classes)
-            classes = classes.long()
+            classes = classes.long().reshape(len(flat), classes.shape[-1])
         with torch.autocast("cpu", enabled=False):
-            found = self._log_prob(flat, None if classes is None else classes.reshape(len(flat), -1), **options)
+            found = self._log_prob(flat, classes, **options)
         return found.reshape(*input.shape[:-1], found.shape[-1])
 
     # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least

@@ -10,7 +10,7 @@ from torch import Tensor
 from manyclass._index_file import index_parts, restore_index
 from manyclass._inputs import Ids, check_count
 from manyclass.config import HashConfig
-from manyclass.errors import InputError
+from manyclass.errors import FileError, InputError
 from manyclass.index import WTAIndex
 from manyclass.torch.ops import array
 
@@ -119,6 +119,16 @@ class Tables:
             arrays["rows"] = self.index.rows
         arrays |= {"hashed_at": self.hashed_at, "touched": self.touched}
         return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
+
+    def check_saved(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> None:
+        """Raise a FileError if the saved tables are over other rows, or hashed in another way; change nothing."""
+        if not tensors:
+            return
+        saved = settings["index"]
+        config = self.config or HashConfig.for_problem(*weight.shape)
+        if (saved["classes"], saved["features"]) != tuple(weight.shape) or HashConfig(**saved["config"]) != config:
+            way_out = "make the head with the same config, or load with tables=False"
+            raise FileError(f"the saved tables are hashed in another way than the head's; {way_out}")
 
     def restored(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> Self:
         """Return tables as they were saved; without tensors, tables yet to be built. Raises where things do not fit."""

@@ -12,31 +12,52 @@ import torch
 from torch import Tensor
 
 from manyclass._reference_rows import RowRule
+from manyclass.errors import ConfigError
 from manyclass.torch.row_steps import Group, RowStep, RowSteps, untouched_zeros
 
 __all__ = ["RowAdagrad", "RowAdam", "RowSGD"]
 
 
 class RowSGD(RowSteps, torch.optim.SGD):
-    """SGD with momentum on touched rows; all arguments of `torch.optim.SGD`.
+    """SGD with momentum on touched rows; all arguments of `torch.optim.SGD`, and row_momentum.
 
-    Dense gradients: exactly `torch.optim.SGD`. For a touched row w with sparse gradient g and momentum m:
+    Dense gradients: exactly `torch.optim.SGD`. For a touched row w with sparse gradient g:
 
         g = g + weight_decay·w
-        m = momentum·m + (1 - dampening)·g        (zero before the first touch)
-        w = w - lr·m                              (nesterov: w - lr·(g + momentum·m); no momentum: w - lr·g)
+        w = w - lr·(1 - dampening)/(1 - momentum)·g                             row_momentum="at_once", the default
+        m = momentum·m + (1 - dampening)·g;  w = w - lr·m                       row_momentum="lazy"
 
-    With dampening=0, rows touched at every step get what `torch.optim.SGD` gives; with dampening, torch leaves it out
-    of the very first step and we do not. The paper's decay of the learning rate is `ExponentialLR`.
+    Momentum moves a dense weight by lr/(1 - momentum)·g in all, most of it within a few steps. A row that is touched
+    once in hundreds of steps would wait that long for the larger part of its move under "lazy", and learn late
+    (docs/training.md has the curves); "at_once" makes the whole move when the gradient comes, and needs no state.
+    "lazy" keeps m per row (zero before the first touch; nesterov: w - lr·(g + momentum·m)): rows touched at every step
+    get what `torch.optim.SGD` gives, except that with dampening torch leaves it out of the very first step.
+    The paper's decay of the learning rate is `ExponentialLR`.
     """
 
+    def __init__(
+        self, params: Any, lr: float | Tensor = 1e-3, *args: Any, row_momentum: str = "at_once", **settings: Any
+    ) -> None:
+        if row_momentum not in ("at_once", "lazy"):
+            raise ConfigError(f"row_momentum={row_momentum!r} is unknown; choose 'at_once' or 'lazy'")
+        super().__init__(params, lr, *args, **settings)
+        self.defaults["row_momentum"] = row_momentum
+        for group in self.param_groups:
+            group.setdefault("row_momentum", row_momentum)
+
     def _row_step(self, group: Group, parameter: Tensor) -> RowStep:
+        at_once = group.get("row_momentum", self.defaults["row_momentum"]) == "at_once"  # absent from torch's own groups
+        rate, momentum, dampening = float(group["lr"]), float(group["momentum"]), float(group["dampening"])
+        if at_once and momentum:
+            if not momentum < 1:
+                raise ConfigError(f"momentum={momentum} never comes to rest; give less than 1, or row_momentum='lazy'")
+            rate = rate * (1 - dampening) / (1 - momentum)
         rule = RowRule.sgd(
-            lr=float(group["lr"]),
-            momentum=float(group["momentum"]),
-            dampening=float(group["dampening"]),
+            lr=rate,
+            momentum=0.0 if at_once else momentum,
+            dampening=0.0 if at_once else dampening,
             weight_decay=float(group["weight_decay"]),
-            nesterov=bool(group["nesterov"]),
+            nesterov=bool(group["nesterov"]) and not at_once,
             scale=-1.0 if group["maximize"] else 1.0,
         )
         if not rule.uses_first:

@@ -94,6 +94,7 @@ class WTASoftmax(RowHead):
         )
         self.register_buffer("input_mean", torch.zeros(in_features) if center else None)
         self._exact = False
+        self.register_load_state_dict_post_hook(_drop_tables)
 
     @property
     def pipeline(self) -> str:
@@ -194,6 +195,11 @@ class WTASoftmax(RowHead):
         """Return what a checkpoint keeps beside the parameters: the state of the random tail, and the tables."""
         kept = self.tables.tensors() if tables else {}
         return {"generator": self.sampler.generator.get_state()} | {f"tables.{name}": kept[name] for name in kept}
+
+    def check_restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
+        """Raise a FileError if `restore` could not take this over; change nothing."""
+        kept = {name: part for name, part in tensors.items() if name.startswith("tables.")}
+        self.tables.check_saved(settings["tables"], kept, self.weight)
 
     def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Take over what `extra_tensors` and `extra_settings` gave; nothing changes if anything does not fit."""
@@ -313,3 +319,9 @@ def _checked(normalizer: Normalizer) -> Normalizer:
     if normalizer not in get_args(Normalizer):
         raise ConfigError(f"normalizer={normalizer!r} is unknown; choose {', '.join(get_args(Normalizer))}")
     return normalizer
+
+
+def _drop_tables(head: nn.Module, _: Any) -> None:
+    """Loaded rows are in the old place: the tables over them do not notice by themselves."""
+    assert isinstance(head, WTASoftmax)
+    head.tables.drop()

@@ -33,7 +33,7 @@ def evaluate(model: nn.Module, batches: Iterable[Batch], metrics: Metrics | None
     metrics = Metrics() if metrics is None else metrics
     metrics.reset()
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    model.train(False)
     try:
         with torch.random.fork_rng(devices=[]):
             for input, target in batches:

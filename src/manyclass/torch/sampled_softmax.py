@@ -1,0 +1,108 @@
+"""Softmax over the positives and a random sample of the other classes, corrected for how likely each was drawn.
+
+Importance sampling of the normaliser as in Bengio and Senécal (2003), with the corrected logits and the removal of
+accidental hits of Jean et al. (2015), https://arxiv.org/abs/1412.2007.
+"""
+
+from typing import Any, Self
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from manyclass._inputs import check_count
+from manyclass.torch import exact, linear_layer, ops
+from manyclass.torch.class_rows import RowHead
+from manyclass.torch.class_sampler import ClassSampler, Drawn
+from manyclass.torch.head import TopK
+
+
+class SampledSoftmax(RowHead):
+    """A head that trains on `samples` random classes per batch, and predicts exactly over all of them.
+
+    samples: draws with replacement, shared by the batch. sampler: "uniform"; "log_uniform", for classes numbered from
+    the most frequent on; or a tensor of frequencies (num_classes,), where a class of frequency 0 is never a negative.
+    The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
+    example's own positives does not count, as the positive is there already.
+    In evaluation mode the loss is exact and nothing is drawn. The state dict holds the generator's state; without it (a state
+    dict of nn.Linear) the draws go on as they were.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        samples: int = 512,
+        sampler: str | Tensor = "uniform",
+        seed: int = 0,
+        **settings: Any,
+    ) -> None:
+        super().__init__(in_features, num_classes, **settings)
+        self.samples = check_count("samples", samples)
+        self.sampler = ClassSampler(self.num_classes, sampler, seed)
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, **settings: Any) -> Self:
+        """Return a head over the layer's own weight and bias: shared with it, not copied."""
+        return linear_layer.from_linear(cls, linear, settings)
+
+    def to_linear(self) -> nn.Linear:
+        """Return an nn.Linear that shares weight and bias."""
+        return linear_layer.to_linear(self.weight, self.bias)
+
+    def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
+        if not self.training:
+            return exact.losses(input, self.weight, self.bias, positives)
+        positive, negative = self._logits(input.to(self.weight.dtype), positives, self.sampler.draw(self.samples))
+        present = positives >= 0
+        mean = positive.where(present, 0).sum(1) / present.sum(1)
+        return torch.cat([positive, negative], 1).logsumexp(1) - mean
+
+    def _logits(self, input: Tensor, positives: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]:
+        """Return logits of the positives (examples, n) and corrected ones of the drawn classes; -inf: does not count.
+
+        The exponentials of both add up to an unbiased estimate of the normaliser.
+        """
+        # Every row once, so that an update inside backward moves it once.
+        ids = torch.cat([positives[positives >= 0], drawn.classes]).unique()
+        rows = ops.gather_rows(self.weight, ids, self._update)
+        bias = None if self.bias is None else ops.gather_rows(self.bias, ids, self._update)
+        places = torch.searchsorted(ids, positives).masked_fill(positives < 0, -1)
+        positive = exact.chosen_logits(input, rows, bias, places)
+        at = torch.searchsorted(ids, drawn.classes)
+        negative = F.linear(input, rows.index_select(0, at), None if bias is None else bias.index_select(0, at))
+        corrected = negative + drawn.log_weights.to(input.dtype)
+        return positive, corrected.masked_fill(accidental_hits(positives, drawn.classes), -torch.inf)
+
+    def _topk(self, input: Tensor, k: int) -> TopK:
+        return exact.topk(input, self.weight, self.bias, k)
+
+    def _log_prob(self, input: Tensor, classes: Tensor | None) -> Tensor:
+        return exact.log_prob(input, self.weight, self.bias, classes)
+
+    def get_extra_state(self) -> Tensor:
+        """Return the generator's state, for the state dict."""
+        return self.sampler.generator.get_state()
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Go on drawing from where this state was taken."""
+        self.sampler.generator.set_state(state.cpu())
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
+    ) -> None:
+        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+        if f"{prefix}_extra_state" in missing:
+            missing.remove(f"{prefix}_extra_state")
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, samples={self.samples}, sampler={self.sampler.name}"
+
+
+def accidental_hits(positives: Tensor, drawn: Tensor) -> Tensor:
+    """Return where a drawn class is one of the example's positives, (examples, draws); drawn is ascending."""
+    places = torch.searchsorted(drawn, positives).clamp_max(len(drawn) - 1)
+    places = torch.where(drawn[places] == positives, places, len(drawn))  # no hit: a column that is cut off
+    hits = torch.zeros(len(positives), len(drawn) + 1, dtype=torch.bool, device=drawn.device)
+    return hits.scatter_(1, places, True)[:, :-1]
