@@ -21,7 +21,7 @@ from head_cases import (
 )
 from torch import Tensor, nn
 
-from manyclass import ConfigError, HashConfig, InputTypeError
+from manyclass import ConfigError, HashConfig, InputError, InputTypeError
 from manyclass.torch import WTASoftmax
 from manyclass.torch.wta_softmax import MEAN_RATE
 
@@ -146,11 +146,11 @@ def test_the_estimated_normaliser_is_unbiased(shared: bool) -> None:
     logits = reference_logits(head, x, head.weight, head.bias)
     of_positives = logits.gather(1, target[:, None])[:, 0]
     with torch.no_grad():
-        estimates = torch.stack([(head(x, target) + of_positives).exp() for _ in range(2000)])
+        estimates = torch.stack([(head(x, target) + of_positives).exp() for _ in range(600)])
     for estimate, exact in zip(estimates.T, logits.exp().sum(1), strict=True):
         mean, error = mean_and_error(estimate)
-        assert error < 0.02 * exact  # or the next line says little
-        assert abs(mean - exact) < 4.5 * error  # by chance once in 150,000 draws of this test
+        assert error < 0.03 * exact  # or the next line says little
+        assert abs(mean - exact) < 4.5 * error  # normal error: by chance once in 150,000 seeds
 
 
 def test_the_tail_counts_where_tables_find_fewer_than_they_may() -> None:
@@ -168,20 +168,19 @@ def test_the_tail_counts_where_tables_find_fewer_than_they_may() -> None:
 def test_the_bias_of_the_loss_shrinks_as_one_over_the_samples(shared: bool) -> None:
     settings: dict[str, Any] = {"shared": shared, "candidates": 1, "shared_limit": 1, "reduction": "none"}
     x, target = random_tensor(1, FEATURES), torch.tensor([3])
-    bias = {}
+    bias = []
     for samples in (8, 32, 128):
         head = small_head(tail=samples, **settings).double().eval()
+        with torch.no_grad(), head.exact():
+            exact = head(x, target)
         with torch.no_grad():
-            head.weight.mul_(1.5)
-            draws = torch.stack([head(x, target) for _ in range(1500)])
-            with head.exact():
-                mean, error = mean_and_error(draws - head(x, target))
-        assert error < 0.035
-        bias[samples] = mean
-    print(bias)
-    assert bias[8] < bias[32] < 0  # the log of an unbiased estimate is too low
-    assert 2 < bias[8] / bias[32] < 8
-    assert abs(bias[128]) < abs(bias[8]) / 6
+            logs = torch.stack([head(x, target) for _ in range(400)]) - exact
+        # estimate/exact - 1 is zero on average, as tested above: without it the same mean has far less noise.
+        mean, error = mean_and_error(logs - logs.expm1())
+        assert error < -mean / 6  # the log of an unbiased estimate is too low
+        bias.append(mean)
+    for few, more in itertools.pairwise(bias):
+        assert 2 < few / more < 8  # 4 times the samples
 
 
 # Predictions
@@ -323,7 +322,9 @@ def test_exact_ends_with_its_context_also_after_an_error() -> None:
     head = small_head(candidates=4, tail=0).eval()
     x = random_tensor(EXAMPLES, FEATURES)
     approximate = head.log_prob(x)
-    with pytest.raises(KeyError), head.exact(), head.exact():
+    with head.exact(), head.exact():
         assert head.log_prob(x).isfinite().all()
-        raise KeyError
+    assert torch.equal(head.log_prob(x), approximate)
+    with pytest.raises(InputError), head.exact():
+        head.topk(x, CLASSES + 1)
     assert torch.equal(head.log_prob(x), approximate)
