@@ -29,8 +29,8 @@ def shared_logits(head: "WTASoftmax", x: Tensor, positives: Tensor) -> Chosen:
     ids = _shared_classes(head, x, positives)
     tail, times = _draw_outside(ids, head.num_classes, head.tail, head.sampler.generator).unique(return_counts=True)
     classes, order = torch.cat([ids, tail]).sort()
-    stands_for = times * ((head.num_classes - len(ids)) / max(1, head.tail))
-    log_weights = torch.cat([torch.ones(len(ids)), stands_for]).log().to(x.dtype)[order]
+    stands_for = times.double() * ((head.num_classes - len(ids)) / max(1, head.tail))
+    log_weights = torch.cat([stands_for.new_ones(len(ids)), stands_for]).log().to(x.dtype)[order]
     rows, bias = _gathered(head, classes, x.dtype)
     values = x @ rows.T if bias is None else torch.addmm(bias, x, rows.T)
     values = values / head.temperature
@@ -43,7 +43,7 @@ def own_logits(head: "WTASoftmax", x: Tensor, positives: Tensor, candidates: Ten
     candidates = candidates.masked_fill((candidates[:, :, None] == positives[:, None, :]).any(2), -1)
     classes = torch.cat([positives, candidates], 1)
     log_weights = x.new_zeros(classes.shape)
-    if head.tail and classes.shape[1] < head.num_classes:
+    if head.tail:  # also with as many places as classes: tables may leave places empty
         tail, tail_weights = sampled_outside(head, classes, head.tail)
         classes = torch.cat([classes, tail], 1)
         log_weights = torch.cat([log_weights, tail_weights.to(x.dtype).expand(len(x), -1)], 1)
@@ -84,10 +84,18 @@ def _gathered(head: "WTASoftmax", classes: Tensor, dtype: torch.dtype) -> tuple[
 def _shared_classes(head: "WTASoftmax", x: Tensor, positives: Tensor) -> Tensor:
     """Return the batch's classes, ascending: all positives, and candidates by rank, best of every example first."""
     ranks = min(head.candidates, max(1, -(-RANKS_PER_PLACE * head.shared_limit // len(x))))
-    by_rank = array(head.shortlist(x, ranks)).T.reshape(-1)
+    best = head.shortlist(x, ranks)
+    if best.shape[1] > ranks and head.shared_limit < head.num_classes:
+        best = _all_by_rank(head, x, ranks)  # an index of few classes gives all of them, in no order
+    by_rank = array(best).T.reshape(-1)
     distinct, first = np.unique(by_rank, return_index=True)
     found = by_rank[np.sort(first[distinct >= 0])[: head.shared_limit]]
     return torch.from_numpy(np.union1d(found, array(positives[positives >= 0])))
+
+
+@torch.no_grad()
+def _all_by_rank(head: "WTASoftmax", x: Tensor, ranks: int) -> Tensor:
+    return F.linear(*head._all_classes(x)).sort(dim=1, descending=True, stable=True).indices[:, :ranks]
 
 
 def _draw_outside(members: Tensor, classes: int, samples: int, generator: torch.Generator) -> Tensor:

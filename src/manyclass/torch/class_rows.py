@@ -1,7 +1,7 @@
 """Parameters that get gradients for a few rows only, and what heads made of them share."""
 
 from collections.abc import Callable, Iterable
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from manyclass._inputs import check_count
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.head import OutputHead
-from manyclass.torch.ops import RowUpdate, sparse_rows
+from manyclass.torch.ops import RowUpdate, gather_rows, sparse_rows
 
 RowUpdateMode = Literal["gradient", "fused"]
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
@@ -40,12 +40,12 @@ class FusedUpdate:
     def __init__(self, optimizer: Any, every: int) -> None:
         self.optimizer = optimizer
         self.every = every
-        self.waiting: dict[int, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
+        self.waiting: dict[Tensor, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
 
     def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         """Apply the gradient, or keep it until its turn."""
         if self.every > 1:
-            waiting = self.waiting.setdefault(id(parameter), [])
+            waiting = self.waiting.setdefault(parameter, [])
             waiting.append(sparse_rows(ids, gradient, parameter))
             if len(waiting) < self.every:
                 return
@@ -97,6 +97,7 @@ class RowHead(OutputHead):
         self.accumulate = check_count("accumulate", accumulate)
         self.rows = ClassRows(self.num_classes if num_rows is None else num_rows, in_features, bias, device, dtype)
         self._fused: FusedUpdate | None = None
+        self._moved = (self.rows.weight, self.rows.bias)  # what the fused optimizer knows
         if row_optimizer is not None:
             self._fused = FusedUpdate(row_optimizer(self.rows.parameters()), self.accumulate)
             if not hasattr(self._fused.optimizer, "update_rows"):
@@ -104,6 +105,12 @@ class RowHead(OutputHead):
                 raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
         self.register_state_dict_post_hook(_linear_keys)
         self.register_load_state_dict_pre_hook(_own_keys)
+        self.register_load_state_dict_post_hook(_loaded)
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does."""
+        self.rows.reset_parameters()
+        self._weights_replaced()
 
     @property
     def weight(self) -> Tensor:
@@ -128,12 +135,40 @@ class RowHead(OutputHead):
         self._replace("bias", value)
 
     def _replace(self, name: str, value: Tensor | None) -> None:
-        before = getattr(self.rows, name)
         setattr(self.rows, name, value)
-        if self._fused is not None:
+        self._weights_replaced()
+
+    def _follow_parameters(self) -> None:
+        """Make the fused optimizer move the parameters that the rows have now."""
+        if self._fused is None:
+            return
+        now = (self.rows.weight, self.rows.bias)
+        for before, value in zip(self._moved, now, strict=True):
             for group in self._fused.optimizer.param_groups:
                 kept = [value if known is before else known for known in group["params"]]
                 group["params"] = [known for known in kept if known is not None]
+        self._moved = now
+
+    def _weights_replaced(self) -> None:
+        """Called when all weights may have new values or be new parameters."""
+        self._follow_parameters()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._follow_parameters()  # to_empty makes new ones
+        return self
+
+    def _flat(self, input: Tensor) -> Tensor:
+        if self.weight.device.type != "cpu":
+            way_out = "to_empty(device='cpu') and load or reset_parameters()" if self.weight.is_meta else "cpu()"
+            raise InputError(f"the head's weight is on {self.weight.device}; this head computes on the CPU: {way_out}")
+        return super()._flat(input)
+
+    def _nothing(self, flat: Tensor) -> Tensor:
+        nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
+        for parameter in self.rows.parameters():  # an input without gradient must not stop a plain training loop
+            nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
+        return nothing
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("weight", "bias"):  # nn.Module would register them here, past the properties
@@ -166,3 +201,8 @@ def _own_keys(head: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> N
     for name in ("weight", "bias"):
         if f"{prefix}{name}" in state:
             state[f"{prefix}rows.{name}"] = state.pop(f"{prefix}{name}")
+
+
+def _loaded(head: nn.Module, _: Any) -> None:
+    assert isinstance(head, RowHead)
+    head._weights_replaced()

@@ -47,7 +47,7 @@ class ClassSampler:
             ids = (places * math.log(self.num_classes + 1)).exp().long() - 1
         ids = ids.clamp_(0, self.num_classes - 1)  # rounding may lead one too far
         classes, times = ids.unique(return_counts=True)
-        return Drawn(classes, times.log() - math.log(count) - self.log_probability(classes))
+        return Drawn(classes, times.double().log() - math.log(count) - self.log_probability(classes))
 
     def log_probability(self, classes: Tensor) -> Tensor:
         """Return the log probability, float64, that one draw gives each class."""

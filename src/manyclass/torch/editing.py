@@ -34,6 +34,8 @@ def add_classes(
         raise InputError(f"rows has shape {tuple(rows.shape)}; expected (count, {head.in_features})")
     if not rows.isfinite().all():
         raise InputError("rows has a NaN or an infinity; clean it first")
+    if bias is not None and not isinstance(bias, Tensor):
+        raise InputTypeError("bias is not a tensor; pass a (count,) tensor")
     if bias is not None and (head.bias is None or bias.shape != (len(rows),) or not bias.isfinite().all()):
         raise InputError(f"bias must be {len(rows)} finite numbers, for a head with bias; leave it out")
     if (names is None) != (head.names is None):
@@ -70,6 +72,8 @@ def remove_classes(head: "WTASoftmax", ids: Any, optimizers: Iterable[torch.opti
 def _change(head: "WTASoftmax", optimizers: Iterable[torch.optim.Optimizer], changed: Any, classes: int) -> None:
     """Replace the data of weight and bias, and of every optimizer state of their shape; the parameters stay."""
     known = list(optimizers)
+    if head._fused is not None:
+        head._fused.waiting.clear()  # like .grad below
     if head.row_optimizer is not None and head.row_optimizer not in known:
         known.append(head.row_optimizer)
     for name, parameter in (("weight", head.weight), ("bias", head.bias)):
@@ -84,6 +88,5 @@ def _change(head: "WTASoftmax", optimizers: Iterable[torch.optim.Optimizer], cha
         parameter.data = changed(name, parameter.data, True)
         parameter.grad = None
     head.num_classes = head.rows.num_embeddings = classes
-    head.candidates = min(head.candidates, classes)
     head.sampler.num_classes = classes
     head.tables = head.tables.unbuilt()

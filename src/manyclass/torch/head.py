@@ -9,6 +9,7 @@ from manyclass._inputs import check_count
 from manyclass.errors import ConfigError, InputError, InputTypeError
 
 Reduction = Literal["mean", "sum", "none"]
+ID_TYPES = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 class TopK(NamedTuple):
@@ -46,7 +47,7 @@ class OutputHead(nn.Module):
         counted = (positives >= 0).any(1)
         everything = bool(counted.all())
         if not counted.any():
-            nothing = flat.sum() * 0
+            nothing = self._nothing(flat)
             return nothing if self.reduction != "none" else flat.new_zeros(input.shape[:-1]) + nothing
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
@@ -79,6 +80,10 @@ class OutputHead(nn.Module):
         """Return log probabilities of all classes, (..., num_classes), or of the given ones, (..., n)."""
         flat = self._flat(input)
         if classes is not None:
+            if not isinstance(classes, Tensor) or classes.dtype not in ID_TYPES:
+                kind = classes.dtype if isinstance(classes, Tensor) else type(classes).__name__
+                raise InputTypeError(f"classes is {kind}; class ids are whole numbers: pass classes.long()")
+            self._check_device("classes", classes)
             if classes.dim() != input.dim() or classes.shape[:-1] != input.shape[:-1]:
                 expected = tuple(input.shape[:-1])
                 raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
@@ -90,6 +95,10 @@ class OutputHead(nn.Module):
 
     # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least
     # one per example, none twice.
+
+    def _nothing(self, flat: Tensor) -> Tensor:
+        """Return the loss of a batch without positives: 0, through which backward can run."""
+        return flat.sum() * 0
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         raise NotImplementedError
@@ -113,14 +122,14 @@ class OutputHead(nn.Module):
         self._check_device("input", input)
         flat = input.reshape(-1, self.in_features)
         flat = flat if flat.dtype == torch.float64 else flat.float()
-        finite = flat.detach().square().sum(1).isfinite()
+        finite = flat.detach().float().square().sum(1).isfinite()
         if not finite.all():
             at = int((~finite).nonzero()[0])
-            raise InputError(f"input[{at}] has a NaN, an infinity or a squared norm beyond its type; lower the rate?")
+            raise InputError(f"input[{at}] has a NaN, an infinity or a squared norm beyond float32; lower the rate?")
         return flat
 
     def _positives(self, target: Tensor, leading: torch.Size) -> Tensor:
-        if not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8):
+        if not isinstance(target, Tensor) or target.dtype not in ID_TYPES:
             kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
             raise InputTypeError(f"target is {kind}; class ids are whole numbers: pass target.long()")
         self._check_device("target", target)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from manyclass._backend import pairs_class
 
@@ -70,8 +71,8 @@ class _PairLogits(torch.autograd.Function):
         logits = np.empty(tuple(ids.shape), np.float32)
         threads = torch.get_num_threads()
         pairs.products(array(weight), None if bias is None else array(bias), array(input), logits, threads)
-        ctx.pairs, ctx.update, ctx.dense = pairs, update, not weight.is_leaf
-        ctx.bias = bias
+        ctx.pairs, ctx.update, ctx.bias = pairs, update, bias
+        ctx.dense = not weight.is_leaf or not (bias is None or bias.is_leaf)
         if update is None:
             ctx.save_for_backward(input, weight)
         else:  # the rows may have moved by the time of a second backward, and that is meant
@@ -80,6 +81,7 @@ class _PairLogits(torch.autograd.Function):
         return torch.from_numpy(logits)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         input, weight = ctx.saved_tensors if ctx.update is None else (*ctx.saved_tensors, ctx.weight)
@@ -96,8 +98,9 @@ class _PairLogits(torch.autograd.Function):
         ctx.pairs.row_gradients(values, array(input), into, sums, threads)
         ids, row_gradient, bias_gradient = (torch.from_numpy(part) for part in (rows, into, sums))
         if ctx.update is not None:
-            ctx.update.update_rows(weight, ids, row_gradient)
-            if ctx.bias is not None:
+            if ctx.needs_input_grad[2]:
+                ctx.update.update_rows(weight, ids, row_gradient)
+            if ctx.needs_input_grad[3]:
                 ctx.update.update_rows(ctx.bias, ids, bias_gradient)
             return input_gradient, None, None, None, None
         if ctx.dense:
@@ -118,6 +121,7 @@ class _GatherRows(torch.autograd.Function):
         return weight.detach().index_select(0, ids)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         if ctx.update is not None:
@@ -135,6 +139,7 @@ class _EmbedRows(torch.autograd.Function):
         return weight.detach()[ids.clamp(min=0)]
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         there = ctx.ids >= 0

@@ -32,6 +32,7 @@ class Tables:
         self.touched_first = touched_first
         self.unit_rows = unit_rows  # cosine logits: the index sees rows of length one, in an array of its own
         self.index: WTAIndex | None = None
+        self.source: npt.NDArray[Any] | None = None  # the weight that the tables were built from
         self.cursor = 0  # next class of the round
         self.step = 0
         self.hashed_at: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # step at which each class was last hashed
@@ -41,7 +42,7 @@ class Tables:
         return self.unbuilt()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "index": None, "hashed_at": np.zeros(0, np.int32)}
+        return {**self.__dict__, "index": None, "source": None, "hashed_at": np.zeros(0, np.int32)}
 
     def unbuilt(self) -> Self:
         """Return tables of the same settings that are yet to be built."""
@@ -55,26 +56,21 @@ class Tables:
 
     def drop(self) -> None:
         """Forget the tables: the weights were replaced; the next use builds them anew."""
-        self.index = None
+        self.index = self.source = None
 
     def over(self, weight: Tensor, bias: Tensor | None) -> WTAIndex:
         """Return the index over these rows, building it if there is none or the rows live elsewhere now."""
-        rows = array(weight)
-        index = self.index
-        if index is not None and index.rows.shape == rows.shape:
-            same = self.unit_rows or index.rows.__array_interface__["data"] == rows.__array_interface__["data"]
-            if same and index.rows.dtype == rows.dtype:
-                return index
-        self.build(weight, bias)
+        if self.index is None or self.source is None or not _same(self.source, _view(weight)):
+            self.build(weight, bias)
         assert self.index is not None
         return self.index
 
     def build(self, weight: Tensor, bias: Tensor | None) -> None:
         """Hash every row as it is now."""
-        rows = array(weight)
+        rows = self._hashed(weight)
         config = self.config or HashConfig.for_problem(*rows.shape)
-        rows = unit(rows) if self.unit_rows else rows
         self.index = WTAIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        self.source = _view(weight)
         self.hashed_at = np.full(len(rows), self.step, np.int32)
         self.touched = np.empty(0, np.int64)
 
@@ -91,7 +87,7 @@ class Tables:
         """Re-hash these classes now."""
         index = self.over(weight, bias)
         values = None if bias is None else _floats(bias.detach()[torch.from_numpy(ids)])
-        rows = unit(array(weight)[ids]) if self.unit_rows else None
+        rows = self._hashed(weight[torch.from_numpy(ids)]) if self._copies(weight) else None
         index.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
         self.hashed_at[ids] = self.step
 
@@ -115,7 +111,7 @@ class Tables:
         if self.index is None:
             return {}
         arrays = index_parts(self.index)[1]
-        if self.unit_rows:
+        if self.source is not None and not _same(self.source, self.index.rows):
             arrays["rows"] = self.index.rows
         arrays |= {"hashed_at": self.hashed_at, "touched": self.touched}
         return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
@@ -139,18 +135,39 @@ class Tables:
             return new
         arrays: dict[str, npt.NDArray[Any]] = {name: tensor.numpy() for name, tensor in tensors.items()}
         new.hashed_at, new.touched = arrays.pop("hashed_at").copy(), arrays.pop("touched").copy()
-        rows = arrays.pop("rows").copy() if self.unit_rows else array(weight)
+        rows = arrays.pop("rows").copy() if self._copies(weight) else array(weight)
         if new.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
             raise InputError(f"saved tables are for {rows.shape} rows; the head has {tuple(weight.shape)}")
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
         arrays["rows"] = rows
+        new.source = _view(weight)
         new.index = restore_index(WTAIndex, settings["index"], arrays, size, torch.get_num_threads())
         return new
+
+    def _copies(self, weight: Tensor) -> bool:
+        """Return whether the index needs rows of its own: of length one, or of a type that NumPy lacks."""
+        return self.unit_rows or weight.dtype == torch.bfloat16
+
+    def _hashed(self, rows: Tensor) -> npt.NDArray[Any]:
+        """Return rows as the index sees them."""
+        values: npt.NDArray[Any] = array(rows.float() if rows.dtype == torch.bfloat16 else rows)
+        return unit(values) if self.unit_rows else values
 
     def age(self) -> tuple[float, int]:
         """Return mean and largest age of the table entries, in steps."""
         ages = self.step - self.hashed_at
         return (float(ages.mean()), int(ages.max())) if len(ages) else (0.0, 0)
+
+
+def _view(weight: Tensor) -> npt.NDArray[Any]:
+    """Return the weight's memory, to recognise it by."""
+    seen: npt.NDArray[Any] = array(weight.detach().view(torch.int16) if weight.dtype == torch.bfloat16 else weight)
+    return seen
+
+
+def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
+    at, also = one.__array_interface__, other.__array_interface__
+    return one.dtype == other.dtype and one.shape == other.shape and at["data"] == also["data"]
 
 
 def unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

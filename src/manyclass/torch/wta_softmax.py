@@ -17,7 +17,7 @@ from manyclass.torch.class_rows import RowHead
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import TopK
 from manyclass.torch.meter import EXAMPLES, ApproximationMeter
-from manyclass.torch.ops import array
+from manyclass.torch.ops import array, gather_rows
 from manyclass.torch.refresh import Tables
 
 Loss = Literal["softmax", "logistic"]
@@ -75,7 +75,7 @@ class WTASoftmax(RowHead):
             config = config or HashConfig.paper()
         if config is not None:
             config.check_features(in_features)
-        self.candidates = min(check_count("candidates", candidates), self.num_classes)
+        self._candidates = check_count("candidates", candidates)
         self.loss = loss
         self.shared = bool(shared)
         self.shared_limit = check_count("shared_limit", shared_limit)
@@ -95,6 +95,15 @@ class WTASoftmax(RowHead):
         self.register_buffer("input_mean", torch.zeros(in_features) if center else None)
         self._exact = False
         self.register_load_state_dict_post_hook(_drop_tables)
+
+    @property
+    def candidates(self) -> int:
+        """Classes per example that get an exact logit: what was asked for, or all."""
+        return min(self._candidates, self.num_classes)
+
+    @candidates.setter
+    def candidates(self, value: int) -> None:
+        self._candidates = check_count("candidates", value)
 
     @property
     def pipeline(self) -> str:
@@ -210,6 +219,16 @@ class WTASoftmax(RowHead):
         self.sampler.generator.set_state(tensors["generator"])
         self.names, self.tables, self.meter.steps = names, tables, int(settings["meter_steps"])
 
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does; the running mean starts again."""
+        super().reset_parameters()
+        if self.input_mean is not None:
+            self.input_mean.zero_()
+
+    def _weights_replaced(self) -> None:
+        super()._weights_replaced()
+        self.tables.drop()
+
     def _prepared(self, input: Tensor) -> Tensor:
         """Return what the rows are multiplied with."""
         wide = self.weight.dtype == torch.float64
@@ -220,9 +239,13 @@ class WTASoftmax(RowHead):
 
     def _all_classes(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return inputs, weight and bias whose plain product gives the logits of all classes."""
-        weight = self.weight.to(x.dtype)
-        bias = None if self.bias is None else self.bias.to(x.dtype) / self.temperature
-        return x / self.temperature, F.normalize(weight) if self.normalize else weight, bias
+        weight, bias, update = self.weight, self.bias, self._update
+        if update is not None:
+            everything = torch.arange(self.num_classes)
+            weight = gather_rows(weight, everything, update)
+            bias = None if bias is None else gather_rows(bias, everything, update)
+        weight = F.normalize(weight.to(x.dtype)) if self.normalize else weight.to(x.dtype)
+        return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if self.training and self.input_mean is not None:
@@ -297,7 +320,8 @@ class WTASoftmax(RowHead):
         if how == "estimated":
             tail, log_weights = sampled_outside(self, classes, self.tail or ESTIMATE_SAMPLES)
             values = torch.cat([values, logits_of(self, x, tail) + log_weights.to(x.dtype)], 1)
-        return values.logsumexp(1, keepdim=True)
+        total = values.logsumexp(1, keepdim=True)
+        return total.masked_fill(total.isneginf(), 0)  # nothing found: -inf for every class, not NaN
 
     @staticmethod
     def _ascending(classes: Tensor) -> Tensor:

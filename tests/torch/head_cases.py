@@ -1,0 +1,88 @@
+"""What the tests of WTASoftmax share: small heads, and their loss over a dense float64 matrix."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from manyclass import HashConfig
+from manyclass.torch import WTASoftmax
+
+CLASSES, FEATURES, EXAMPLES = 60, 17, 5
+RANKED = HashConfig.flat_sketch(32)  # by default so few classes are not ranked: all get exact logits
+POSITIVES = [[3], [59, 0, 3], [7, 7, 20], [59], [11, 3, 11]]  # lists of several, some repeat one
+
+
+def random_tensor(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any) -> WTASoftmax:
+    """Return a head of few classes with weights of unequal size, the same at each call."""
+    torch.manual_seed(0)
+    head = WTASoftmax(features, classes, **{"config": RANKED, **settings})
+    with torch.no_grad():
+        head.weight.mul_(torch.linspace(1, 4, classes)[:, None])
+        if head.input_mean is not None:
+            head.input_mean.copy_(random_tensor(features, seed=2))
+    return head
+
+
+def padded(positives: list[list[int]]) -> Tensor:
+    width = max(map(len, positives))
+    return torch.tensor([[*some, *[-1] * (width - len(some))] for some in positives])
+
+
+def dense(tensor: Tensor | None) -> Tensor | None:
+    """Return a float64 copy that collects a dense gradient."""
+    return None if tensor is None else tensor.detach().double().requires_grad_()
+
+
+def reference_logits(head: WTASoftmax, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Return the logits of all classes."""
+    if head.input_mean is not None:
+        x = x - head.input_mean.double()
+    if head.normalize:
+        x, weight = F.normalize(x), F.normalize(weight)
+    logits = x @ weight.T
+    return (logits if bias is None else logits + bias) / head.temperature
+
+
+def reference_losses(head: WTASoftmax, logits: Tensor, positives: list[list[int]], stands_for: Tensor) -> Tensor:
+    """Return the losses; stands_for (examples, classes): how many classes each one counts for, 0 where not chosen."""
+    losses = []
+    for values, some, times in zip(logits, positives, stands_for, strict=True):
+        of_positives = values[sorted(set(some))]
+        if head.loss == "logistic":
+            losses.append((F.softplus(values) * times).sum() - of_positives.sum())
+        else:
+            losses.append((values + times.log()).logsumexp(0) - of_positives.mean())
+    return torch.stack(losses)
+
+
+def chosen_classes(head: WTASoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
+    """Return what each class stands for in the first step of a head with this seed, (examples, classes)."""
+    found = head.shortlist(head._prepared(x.detach()), head.candidates).tolist()
+    generator = torch.Generator().manual_seed(seed)
+    stands_for = torch.zeros(len(x), head.num_classes, dtype=torch.float64)
+    if not head.shared:
+        for times, some, best in zip(stands_for, positives, found, strict=True):
+            times[some] = 1
+            times[[c for c in best if c >= 0]] = 1
+        places = torch.rand(head.tail, generator=generator, dtype=torch.float64)
+        members = stands_for > 0
+        for c in (places * head.num_classes).long().tolist():
+            stands_for[~members[:, c], c] += head.num_classes / head.tail
+        return stands_for
+    union: list[int] = []
+    for rank in range(head.candidates):
+        union += [best[rank] for best in found if best[rank] >= 0 and best[rank] not in union]
+        union = list(dict.fromkeys(union))
+    members_list = sorted({*union[: head.shared_limit], *(c for some in positives for c in some)})
+    outside = [c for c in range(head.num_classes) if c not in members_list]
+    stands_for[:, members_list] = 1
+    if head.tail and outside:
+        for at in torch.randint(len(outside), (head.tail,), generator=generator).tolist():
+            stands_for[:, outside[at]] += len(outside) / head.tail
+    return stands_for

@@ -1,0 +1,222 @@
+"""row_update="fused" moves rows inside backward, by the same bits as a gradient and a step would."""
+
+import copy
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from head_cases import CLASSES, FEATURES, padded, random_tensor, small_head
+from torch import Tensor, nn
+
+from manyclass import InputError
+from manyclass.torch import RowAdagrad, RowAdam, RowSGD, WTASoftmax
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+
+INPUTS = 6
+RULES: dict[str, Any] = {
+    "sgd": partial(RowSGD, lr=0.1),
+    "momentum": partial(RowSGD, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "lazy momentum": partial(RowSGD, lr=0.1, momentum=0.9, row_momentum="lazy"),
+    "adagrad": partial(RowAdagrad, lr=0.1, lr_decay=0.1),
+    "adam": partial(RowAdam, lr=0.1, weight_decay=0.1),
+}
+FORMS: dict[str, dict[str, Any]] = {
+    "shared": {"shared": True},
+    "own": {"shared": False},
+    "cosine": {"shared": False, "normalize": True},
+    "float64": {"shared": False},
+}
+
+
+class Model(nn.Module):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.head = small_head(candidates=3, tail=7, refresh_steps=5, **settings)
+        self.trunk = nn.Linear(INPUTS, FEATURES)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        loss: Tensor = self.head(self.trunk(x), target)
+        return loss
+
+
+def fused(rule: Any, **settings: Any) -> Model:
+    return Model(row_update="fused", row_optimizer=rule, **settings)
+
+
+def batch(step: int, count: int = 5) -> tuple[Tensor, Tensor]:
+    target = torch.randint(CLASSES, (count,), generator=torch.Generator().manual_seed(step))
+    return random_tensor(count, INPUTS, seed=100 + step), target
+
+
+def assert_same(one: nn.Module, other: nn.Module) -> None:
+    for (name, ours), theirs in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs), name
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("rule", RULES)
+def test_fused_equals_gradient_to_the_bit(rule: str, form: str) -> None:
+    make = RULES[rule]
+    plain, model = Model(**FORMS[form]), fused(make, **FORMS[form])
+    if form == "float64":
+        plain, model = plain.double(), model.double()
+    optimizer = make(plain.parameters())
+    trunk = make(model.trunk.parameters())
+    start = model.head.weight.detach().clone()
+    for step in range(5):
+        x, target = batch(step)
+        for net in (plain, model):
+            net.zero_grad()
+            net(x.to(start.dtype), target).backward()
+        assert model.head.weight.grad is None
+        assert model.head.bias.grad is None
+        assert torch.equal(plain.trunk.weight.grad, model.trunk.weight.grad)
+        optimizer.step()
+        trunk.step()
+        assert_same(plain, model)
+    assert not torch.equal(model.head.weight, start)
+    for ours, theirs in zip(plain.head.rows.parameters(), model.head.rows.parameters(), strict=True):
+        kept, moved = optimizer.state.get(ours, {}), model.head.row_optimizer.state.get(theirs, {})
+        assert kept.keys() == moved.keys()
+        assert all(torch.equal(kept[key], moved[key]) for key in kept)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_gradients_of_several_passes_are_added_in_both_modes(shared: bool) -> None:
+    make, passes = RULES["lazy momentum"], 3
+    plain, model = Model(shared=shared), fused(make, accumulate=passes, shared=shared)
+    optimizer, trunk = make(plain.parameters()), make(model.trunk.parameters())
+    start = model.head.weight.detach().clone()
+    for step in range(2):
+        for net in (plain, model):
+            net.zero_grad()
+        for part in range(passes):
+            assert step or torch.equal(model.head.weight, start)
+            x, target = batch(10 * step + part)
+            target = torch.full_like(target, -100) if part == 1 else target  # a pass without positives counts too
+            for net in (plain, model):
+                (net(x, target) / passes).backward()
+        optimizer.step()
+        trunk.step()
+        for ours, theirs in zip(plain.state_dict().values(), model.state_dict().values(), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
+    assert not torch.equal(model.head.weight, start)
+
+
+def test_schedulers_move_the_rate_of_the_rows() -> None:
+    model = fused(partial(RowSGD, lr=1.0))
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(model.head.row_optimizer, gamma=0.5)
+    x, target = batch(0)
+    moves = []
+    for _ in range(2):
+        before = copy.deepcopy(model.head)
+        model.head.sampler.generator.manual_seed(0)
+        x_head = model.trunk(x).detach()
+        model.head(x_head, target).backward()
+        moves.append((model.head.weight - before.weight).detach())
+        model.head.row_optimizer.step()  # nothing to do; a scheduler wants to see it
+        scheduler.step()
+        with torch.no_grad():
+            model.head.weight.copy_(before.weight)
+            model.head.bias.copy_(before.bias)
+        model.head.tables.drop()
+    assert moves[0].abs().max() > 0
+    torch.testing.assert_close(moves[1], moves[0] / 2, rtol=1e-4, atol=1e-6)
+
+
+def test_any_optimizer_and_clipping_serve_the_trunk() -> None:
+    model = fused(RULES["sgd"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.5)
+    first = [p.detach().clone() for p in model.parameters()]
+    untouched = torch.ones(CLASSES, dtype=torch.bool)
+    for step in range(3):
+        x, target = batch(step)
+        optimizer.zero_grad()
+        model(x, target).backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        assert norm > 0
+        assert all(p.grad is None for p in model.head.parameters())
+        optimizer.step()
+        untouched[model.head.tables.touched] = False
+    assert all(not torch.equal(p, before) for p, before in zip(model.parameters(), first, strict=True))
+    assert untouched.any()
+    kept = torch.equal(
+        model.head.weight[untouched], dict(zip(model.parameters(), first, strict=True))[model.head.weight][untouched]
+    )
+    assert kept  # AdamW's decay does not reach them
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias"])
+def test_frozen_rows_stay(frozen: str) -> None:
+    model = fused(RULES["sgd"], shared=False)
+    getattr(model.head, frozen).requires_grad_(False)
+    before = copy.deepcopy(model.head)
+    model(*batch(0)).backward()
+    assert torch.equal(model.head.weight, before.weight) == (frozen == "weight")
+    assert torch.equal(model.head.bias, before.bias) == (frozen == "bias")
+
+
+def test_evaluation_moves_nothing() -> None:
+    model = fused(RULES["sgd"]).eval()
+    before = copy.deepcopy(model)
+    model(*batch(0)).backward()
+    assert_same(model, before)
+
+
+@pytest.mark.parametrize("rule", ["sgd", "adam"])
+def test_exact_losses_train_a_fused_head_too(rule: str) -> None:
+    make = RULES[rule]
+    plain, model = Model(), fused(make)
+    optimizer = make(plain.head.parameters())
+    x, target = batch(0)
+    for net in (plain, model):
+        with net.head.exact():
+            net(x, padded([[c, 5] for c in target.tolist()])).backward()
+    assert model.head.weight.grad is None
+    optimizer.step()
+    torch.testing.assert_close(model.head.weight, plain.head.weight, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(model.head.bias, plain.head.bias, rtol=1e-5, atol=1e-6)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    model = fused(RULES["lazy momentum"], accumulate=2)
+    model(*batch(0)).backward()
+    other = copy.deepcopy(model)
+    before = copy.deepcopy(model)
+    other(*batch(1)).backward()  # with the waiting half of the copy
+    assert not torch.equal(other.head.weight, before.head.weight)
+    assert_same(model, before)
+    model.head.sampler.generator.set_state(before.head.sampler.generator.get_state())
+    model.head.tables.drop()
+    model(*batch(1)).backward()
+    assert_same(model, other)
+
+
+@pytest.mark.parametrize("how", ["to_empty", "assign", "weight", "no bias"])
+def test_the_optimizer_follows_new_parameters(how: str) -> None:
+    head = WTASoftmax(
+        FEATURES, CLASSES, row_update="fused", row_optimizer=RULES["sgd"], device="meta" if how == "to_empty" else None
+    )
+    values = nn.Linear(FEATURES, CLASSES)
+    if how == "to_empty":
+        head = head.to_empty(device="cpu")
+        head.load_state_dict(values.state_dict())
+    elif how == "assign":
+        head.load_state_dict(values.state_dict(), assign=True)
+    elif how == "weight":
+        head.weight = values.weight
+    else:
+        head.bias = None
+    before = copy.deepcopy(head)
+    head(random_tensor(2, FEATURES), torch.tensor([1, 2])).backward()
+    assert not torch.equal(head.weight, before.weight)
+    assert [id(p) for p in head.row_optimizer.param_groups[0]["params"]] == [id(p) for p in head.parameters()]
+
+
+def test_an_optimizer_that_lacks_the_rows_is_named() -> None:
+    other = nn.Parameter(torch.zeros(2, 2))
+    model = fused(lambda rows: RowSGD([other], lr=0.1))
+    with pytest.raises(InputError, match="not in this optimizer"):
+        model(*batch(0)).backward()

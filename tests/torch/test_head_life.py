@@ -1,0 +1,329 @@
+"""The head as a module among modules: state dicts, copies, types, compilation, tying, classes that come and go."""
+
+import copy
+import io
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small_head
+from torch import Tensor, nn
+
+from manyclass import InputError
+from manyclass.torch import RowAdam, RowSGD, WTASoftmax
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+
+X = random_tensor(EXAMPLES, FEATURES)
+TARGET = torch.tensor([3, 0, 59, 3, 7])
+LINEAR = nn.Linear(FEATURES, CLASSES)
+
+
+def exact_best(head: WTASoftmax, x: Tensor = X) -> Tensor:
+    with head.exact():
+        return head.predict(x)
+
+
+def found(head: WTASoftmax) -> Tensor:
+    """Return what an index made anew finds; equal to what the head finds, if its tables are up to date."""
+    fresh = copy.deepcopy(head)
+    assert fresh.tables.index is None
+    return fresh.shortlist(fresh._prepared(X), 5)
+
+
+def train(head: WTASoftmax, optimizer: torch.optim.Optimizer, steps: int = 2, classes: int | None = None) -> None:
+    for step in range(steps):
+        optimizer.zero_grad()
+        target = (TARGET + step) % (classes or head.num_classes)
+        head(random_tensor(EXAMPLES, FEATURES, seed=step), target).backward()
+        optimizer.step()
+
+
+# State
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_state_dict_is_that_of_a_linear_layer(bias: bool) -> None:
+    model = nn.ModuleDict({"trunk": nn.Linear(2, FEATURES), "head": WTASoftmax(FEATURES, CLASSES, bias=bias)})
+    same = nn.ModuleDict({"trunk": nn.Linear(2, FEATURES), "head": nn.Linear(FEATURES, CLASSES, bias=bias)})
+    assert list(model.state_dict()) == list(same.state_dict())
+    model.load_state_dict(same.state_dict(), strict=True)
+    assert torch.equal(model["head"].weight, same["head"].weight)
+    same.load_state_dict(model.state_dict(), strict=True)
+
+
+def test_centring_adds_its_mean_to_the_state() -> None:
+    head = small_head(center=True)
+    assert set(head.state_dict()) == {"weight", "bias", "input_mean"}
+    other = WTASoftmax(FEATURES, CLASSES, center=True)
+    other.load_state_dict(head.state_dict())
+    assert torch.equal(other.input_mean, head.input_mean)
+
+
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}, {"config": None}], ids=["plain", "cosine", "default"])
+@pytest.mark.parametrize("inside", [False, True], ids=["head", "model"])
+def test_tables_follow_a_loaded_state(settings: dict[str, Any], assign: bool, inside: bool) -> None:
+    head = small_head(candidates=5, **settings)
+    before = head.topk(X, 5).classes  # builds the tables
+    if inside:
+        nn.Sequential(head).load_state_dict({f"0.{k}": v for k, v in LINEAR.state_dict().items()}, assign=assign)
+    else:
+        head.load_state_dict(LINEAR.state_dict(), assign=assign)
+    assert not torch.equal(head.topk(X, 5).classes, before)
+    assert torch.equal(head.shortlist(head._prepared(X), 5), found(head))
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}], ids=["plain", "cosine"])
+@pytest.mark.parametrize("how", ["weight", "bias", "no bias", "data", "reset", "double", "bfloat16", "half"])
+def test_tables_follow_replaced_weights(how: str, settings: dict[str, Any]) -> None:
+    head = small_head(candidates=5, **settings)
+    head.topk(X, 5)
+    if how == "weight":
+        head.weight = nn.Parameter(LINEAR.weight.detach().clone())
+    elif how == "bias":
+        head.bias = nn.Parameter(torch.linspace(0, 9, CLASSES))
+    elif how == "no bias":
+        head.bias = None
+    elif how == "data":
+        head.weight.data = LINEAR.weight.detach().clone()
+    elif how == "reset":
+        head.reset_parameters()
+    else:
+        getattr(head, how)()
+    assert torch.equal(head.shortlist(head._prepared(X), 5), found(head))
+    assert (head.topk(X, 5).classes >= 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("settings", [{}, {"normalize": True, "center": True}], ids=["plain", "cosine"])
+def test_a_head_of_another_type_trains(dtype: torch.dtype, shared: bool, settings: dict[str, Any]) -> None:
+    head = small_head(candidates=5, shared=shared, **settings).to(dtype)
+    before = head.weight.detach().clone()
+    train(head, RowSGD(head.parameters(), lr=1.0), 3)
+    assert head.weight.dtype == dtype
+    assert not torch.equal(head.weight, before)
+    assert torch.isfinite(head.weight).all()
+    full = head.topk(X, CLASSES, candidates=CLASSES)
+    with head.exact():
+        torch.testing.assert_close(full.log_probs, head.topk(X, CLASSES).log_probs, rtol=1e-4, atol=1e-4)
+
+
+def test_a_copy_is_equal_and_independent() -> None:
+    head = small_head(candidates=5, names=[f"class {c}" for c in range(CLASSES)])
+    optimizer = RowSGD(head.parameters(), lr=0.5)
+    train(head, optimizer)
+    other = copy.deepcopy(head)
+    before = other.weight.detach().clone()
+    head.tables.drop()
+    assert torch.equal(head.topk(X, 5).classes, other.topk(X, 5).classes)
+    assert torch.equal(head(X, TARGET), other(X, TARGET))  # the tail too
+    train(head, optimizer)
+    assert torch.equal(other.weight, before)
+    assert other.names == head.names
+    assert other.names is not head.names
+
+
+def test_pickled_whole() -> None:
+    head = small_head(candidates=5)
+    train(head, RowSGD(head.parameters(), lr=0.5))
+    file = io.BytesIO()
+    torch.save(head, file)
+    file.seek(0)
+    other = torch.load(file, weights_only=False)
+    head.tables.drop()
+    assert torch.equal(head.topk(X, 5).log_probs, other.topk(X, 5).log_probs)
+    train(other, RowSGD(other.parameters(), lr=0.5))
+
+
+@pytest.mark.parametrize("center", [False, True])
+def test_from_the_meta_device(center: bool) -> None:
+    with torch.device("meta"):
+        head = WTASoftmax(FEATURES, CLASSES, config=RANKED, center=center)
+    assert head.weight.is_meta
+    repr(head)
+    head = head.to_empty(device="cpu")
+    head.reset_parameters()
+    assert 0 < head.weight.abs().max() <= FEATURES**-0.5
+    assert not center or (head.input_mean == 0).all()
+    train(head, RowSGD(head.parameters(), lr=0.1))
+
+
+def test_moving_to_where_it_is_keeps_the_tables() -> None:
+    head = small_head()
+    head.topk(X, 3)
+    index = head.tables.index
+    head.cpu().float().train().eval()
+    head.topk(X, 3)
+    assert head.tables.index is index
+
+
+# Inside other things
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_autocast_changes_the_trunk_only(shared: bool) -> None:
+    trunk, head = nn.Linear(4, FEATURES), small_head(candidates=5, shared=shared, tail=0)
+    x = random_tensor(EXAMPLES, 4)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features = trunk(x)
+        loss = head(features, TARGET)
+        best = head.topk(features, 3)
+        with head.exact():
+            exact_loss = head(features, TARGET)
+    assert features.dtype == torch.bfloat16
+    assert loss.dtype == best.log_probs.dtype == exact_loss.dtype == torch.float32
+    torch.testing.assert_close(loss, head(features.float(), TARGET))
+    loss.backward()
+    assert trunk.weight.grad.dtype == torch.float32
+    assert head.weight.grad.is_sparse
+
+
+class Model(nn.Module):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(4, FEATURES), nn.ReLU())
+        self.head = small_head(candidates=5, **settings)
+
+    def forward(self, x: Tensor, target: Tensor | None = None) -> Any:
+        return self.head.topk(self.trunk(x), 3) if target is None else self.head(self.trunk(x), target)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("fused", [True, False])
+def test_a_compiled_model_gives_the_same_bits(shared: bool, fused: bool) -> None:
+    settings: dict[str, Any] = {"shared": shared}
+    if fused:
+        settings |= {"row_update": "fused", "row_optimizer": partial(RowSGD, lr=0.1)}
+    plain = Model(**settings)
+    model = copy.deepcopy(plain)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager")
+    for step in range(2):
+        x = random_tensor(EXAMPLES, 4, seed=step)
+        losses = [net(x, TARGET) for net in (plain, compiled)]
+        assert torch.equal(*losses)
+        for loss in losses:
+            loss.backward()
+        assert torch.equal(compiled(x).classes, plain(x).classes)
+    for ours, theirs in zip(plain.parameters(), model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+        if ours.grad is not None:
+            assert torch.equal(ours.grad.to_dense(), theirs.grad.to_dense())
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("optimizer", [RowSGD, RowAdam])
+def test_rows_tied_to_an_embedding(sparse: bool, optimizer: Any) -> None:
+    embedding, head = nn.Embedding(CLASSES, FEATURES, sparse=sparse), small_head(candidates=5, shared=False, tail=0)
+    head.weight = embedding.weight
+    assert head.weight is embedding.weight
+    model = nn.ModuleList([embedding, head])
+    assert len(list(model.parameters())) == 2
+    words = torch.tensor([1, 1, 2, 30, 31])
+    loss = head(embedding(words), TARGET)
+    loss.backward()
+    weight, bias = embedding.weight.detach().clone().requires_grad_(), head.bias.detach()
+    chosen = torch.cat([TARGET[:, None], head.shortlist(weight[words], 5)], 1)
+    logits = F.linear(weight[words], weight, bias)
+    only = torch.full_like(logits, -torch.inf).scatter(1, chosen, 0.0)
+    expected = F.cross_entropy(logits + only, TARGET)
+    expected.backward()
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(embedding.weight.grad.to_dense(), weight.grad, rtol=1e-4, atol=1e-5)
+    assert embedding.weight.grad.is_sparse == sparse
+    before = embedding.weight.detach().clone()
+    optimizer(model.parameters(), lr=0.1).step()
+    assert head.weight is embedding.weight
+    assert torch.equal(head.weight, before) is False
+    assert not sparse or torch.equal((head.weight != before).any(1), (weight.grad != 0).any(1))
+
+
+# Classes that come and go
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize(
+    "make", [partial(RowSGD, momentum=0.9, row_momentum="lazy"), RowAdam], ids=["momentum", "adam"]
+)
+@pytest.mark.parametrize("bias", [True, False])
+def test_added_and_removed_classes_keep_their_optimizer_state(fused: bool, make: Any, bias: bool) -> None:
+    settings: dict[str, Any] = {"row_update": "fused", "row_optimizer": partial(make, lr=0.1)} if fused else {}
+    names = [f"class {c}" for c in range(CLASSES)]
+    head = small_head(candidates=5, names=names, bias=bias, **settings)
+    optimizer = head.row_optimizer if fused else make(head.parameters(), lr=0.1)
+    given = {} if fused else {"optimizer": optimizer}
+    train(head, optimizer, 4)
+    weight = head.weight.detach().clone()
+    parameters = [id(p) for p in head.parameters()]
+    kept = {key: value.clone() for key, value in optimizer.state[head.weight].items()}
+
+    rows = random_tensor(3, FEATURES, seed=7)
+    assert head.add_classes(rows=rows, names=list("abc"), **given) == range(60, 63)
+    assert (head.num_classes, len(head.weight), head.names) == (63, 63, [*names, *"abc"])
+    assert torch.equal(head.weight, torch.cat([weight, rows]))
+    assert head.bias is None or (head.bias[60:] == 0).all()
+    for key, value in optimizer.state[head.weight].items():
+        expected = torch.cat([kept[key], torch.zeros_like(rows)]) if kept[key].dim() else kept[key]
+        assert torch.equal(value, expected)
+    with head.exact():
+        assert (head.topk(rows * 100, 1).classes[:, 0] == torch.tensor([60, 61, 62])).all()
+    assert torch.equal(head.predict(rows * 100), torch.tensor([60, 61, 62]))
+    train(head, optimizer, 4)
+
+    weight = head.weight.detach().clone()
+    kept = {key: value.clone() for key, value in optimizer.state[head.weight].items()}
+    old = head.remove_classes([0, 61, 3], **given)
+    assert old.tolist() == [c for c in range(63) if c not in (0, 61, 3)]
+    assert head.names == [*(n for c, n in enumerate(names) if c not in (0, 3)), "a", "c"]
+    assert torch.equal(head.weight, weight[old])
+    for key, value in optimizer.state[head.weight].items():
+        assert torch.equal(value, kept[key][old] if kept[key].dim() else kept[key])
+    assert head.num_classes == 60
+    assert int(head.topk(X, 5).classes.max()) < 60
+    assert [id(p) for p in head.parameters()] == parameters
+    train(head, optimizer, 4)
+    assert torch.isfinite(head.weight).all()
+
+
+def test_a_forgotten_optimizer_is_noticed() -> None:
+    head = small_head(candidates=5)
+    optimizer = RowSGD(head.parameters(), lr=0.1, momentum=0.9, row_momentum="lazy")
+    train(head, optimizer)
+    head.add_classes(4)
+    with pytest.raises(InputError, match="when rows are added or removed, do the same to the state"):
+        train(head, optimizer)
+
+
+def test_waiting_gradients_do_not_reach_other_classes() -> None:
+    head = small_head(candidates=2, tail=0, row_update="fused", row_optimizer=partial(RowSGD, lr=0.1), accumulate=2)
+    head(X, TARGET).backward()
+    head.remove_classes(range(50))
+    before = head.weight.detach().clone()
+    head(X, TARGET % 10).backward()
+    assert torch.equal(head.weight, before)  # the first of two again
+
+
+def test_candidates_grow_back_with_the_classes() -> None:
+    head = small_head(classes=10, candidates=30)
+    assert head.candidates == 10
+    head.add_classes(50)
+    assert head.candidates == 30
+    head.remove_classes(range(40))
+    assert head.candidates == 20
+    assert head.topk(X, 20).classes.shape == (EXAMPLES, 20)
+
+
+def test_added_classes_learn() -> None:
+    head = small_head(candidates=5)
+    optimizer = RowSGD(head.parameters(), lr=1.0)
+    (new,) = head.add_classes(1, optimizer=optimizer)
+    goal = random_tensor(1, FEATURES, seed=8)
+    for _ in range(20):
+        optimizer.zero_grad()
+        head(goal, torch.tensor([new])).backward()
+        optimizer.step()
+    assert head.predict(goal).tolist() == [new] == exact_best(head, goal).tolist()

@@ -1,0 +1,214 @@
+"""Tables of a head in training: who is re-hashed when, what the meter says, and what paper_exact means."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small_head
+from torch import Tensor
+
+from manyclass import HashConfig
+from manyclass.torch import RowSGD, WTASoftmax
+from manyclass.torch.meter import ApproximationMeter, ApproximationWarning
+
+quiet = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+X = random_tensor(EXAMPLES, FEATURES)
+TARGET = torch.tensor([3, 0, 59, 3, 7])
+
+
+def rehashed(head: WTASoftmax, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Return a list that collects the classes of every re-hash from now on."""
+    seen: list[list[int]] = []
+    original = head.tables.rehash
+
+    def rehash(ids: Any, *args: Any) -> None:
+        seen.append(ids.tolist())
+        original(ids, *args)
+
+    monkeypatch.setattr(head.tables, "rehash", rehash)
+    return seen
+
+
+@quiet
+@pytest.mark.parametrize("period", [1, 7, 60, 100])
+def test_a_round_visits_every_class_once(period: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = small_head(refresh_steps=period, touched_first=False, meter_every=0)
+    seen = rehashed(head, monkeypatch)
+    slice_size = -(-CLASSES // period)
+    steps = -(-CLASSES // slice_size)
+    assert steps <= period
+    for _ in range(steps):
+        head(X, TARGET)
+    assert all(len(ids) <= slice_size for ids in seen)
+    assert sorted(c for ids in seen for c in ids)[: steps * slice_size] == sorted(
+        c % CLASSES for c in range(steps * slice_size)
+    )
+    mean, largest = head.tables.age()
+    assert largest < steps
+    assert mean <= largest
+
+
+@quiet
+@pytest.mark.parametrize("limit", [1, 5, 13])
+def test_no_step_rehashes_more_than_the_limit(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = small_head(refresh_steps=10, refresh_limit=limit, meter_every=0)
+    seen = rehashed(head, monkeypatch)
+    for _ in range(8):
+        head(X, TARGET)
+    assert max(map(len, seen)) <= limit
+    assert all(len(set(ids)) == len(ids) for ids in seen)
+
+
+@quiet
+def test_touched_classes_come_beside_the_round_positives_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = small_head(refresh_steps=60, refresh_limit=5, candidates=4, tail=0, meter_every=0)
+    seen = rehashed(head, monkeypatch)
+    head(X, TARGET)
+    head(X, TARGET)
+    assert seen[0] == [0]  # nothing touched yet
+    assert set(seen[1]) == {1, 0, 3, 7, 59}  # the next of the round, then the positives: they fill the limit
+
+
+@quiet
+@pytest.mark.parametrize("how", ["eval", "no_grad"])
+def test_nothing_is_rehashed_without_training(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = small_head(refresh_steps=1)
+    head(X, TARGET)
+    seen = rehashed(head, monkeypatch)
+    before = (head.tables.step, head.tables.cursor, head.meter.steps)
+    head.train(how != "eval")
+    with torch.set_grad_enabled(how == "eval"):
+        head(X, TARGET)
+        head.topk(X, 3)
+        head.log_prob(X)
+    assert not seen
+    assert (head.tables.step, head.tables.cursor, head.meter.steps) == before
+
+
+@quiet
+def test_the_age_of_entries_grows_until_their_turn() -> None:
+    head = small_head(refresh_steps=60, touched_first=False, meter_every=0)
+    assert head.tables.age() == (0.0, 0)
+    for _ in range(10):
+        head(X, TARGET)
+    ages = head.tables.step - head.tables.hashed_at
+    assert ages.tolist() == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0] + [10] * 50
+    assert head.tables.age() == (float(ages.mean()), 10)
+
+
+@quiet
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}, {"bias": False}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_class_that_moved_is_found_after_its_refresh(settings: dict[str, Any], dtype: torch.dtype) -> None:
+    head = small_head(candidates=1, refresh_steps=1, **settings).to(dtype)
+    head(X, TARGET)
+    goal = random_tensor(1, FEATURES, seed=9)
+    old = int(head.shortlist(head._prepared(goal), 1))
+    moved = (old + 30) % CLASSES
+    with torch.no_grad():
+        head.weight[moved] = 20 * goal[0].to(dtype)
+    assert int(head.shortlist(head._prepared(goal), 1)) == old
+    head(X, TARGET)  # re-hashes everything
+    assert int(head.shortlist(head._prepared(goal), 1)) == moved
+
+
+@quiet
+def test_a_bias_that_rose_is_found_after_its_refresh() -> None:
+    head = small_head(candidates=1, refresh_steps=1)
+    head(X, TARGET)
+    with torch.no_grad():
+        head.bias[12] = 100
+    head(X, TARGET)
+    assert (head.shortlist(X, 1) == 12).all()
+
+
+@quiet
+def test_the_same_seed_gives_the_same_bytes() -> None:
+    def run() -> Tensor:
+        head = small_head(candidates=4, tail=9, seed=5, refresh_steps=10)
+        optimizer = RowSGD(head.parameters(), lr=0.1)
+        for step in range(6):
+            optimizer.zero_grad()
+            head(random_tensor(EXAMPLES, FEATURES, seed=step), TARGET).backward()
+            optimizer.step()
+        return head.weight.detach()
+
+    assert torch.equal(run(), run())
+
+
+def test_paper_exact_is_the_literal_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = WTASoftmax(FEATURES, CLASSES, candidates=2, paper_exact=True, refresh_steps=60, meter_every=0)
+    assert head.pipeline == "tables → votes → exact"
+    assert head.tables.config == HashConfig.paper()
+    assert (head.shared, head.tail, head.tables.touched_first) == (False, 0, False)
+    seen = rehashed(head, monkeypatch)
+    x = X[:1].clone().requires_grad_()
+    for _ in range(3):
+        head.zero_grad()
+        head(x, TARGET[:1]).backward()
+    assert seen == [[0], [1], [2]]  # in turn, and nobody else
+    votes = head.tables.over(head.weight, head.bias).votes(X[0].numpy()).astype(int)
+    best = np.lexsort((np.arange(CLASSES), -votes))[:2].tolist()
+    assert head.weight.grad.coalesce().indices()[0].tolist() == sorted({*best, 3})
+
+
+# The meter
+
+
+@quiet
+@pytest.mark.parametrize("shared", [True, False])
+def test_readings_are_perfect_when_everything_is_retrieved(shared: bool) -> None:
+    head = small_head(shared=shared, candidates=CLASSES)
+    head(X, TARGET)
+    readings = head.meter.report()
+    assert readings["recall_at_10"] == 1
+    assert readings["missed_mass"] == pytest.approx(0, abs=1e-6)
+    assert readings["distinct_classes"] == CLASSES
+    assert (readings["table_age_mean"], readings["table_age_max"]) == (head.tables.age()[0], head.tables.age()[1])
+
+
+@quiet
+@pytest.mark.parametrize("settings", [{}, {"temperature": 3.0}, {"normalize": True}, {"center": True}], ids=str)
+def test_readings_match_what_was_left_out(settings: dict[str, Any]) -> None:
+    head = small_head(shared=False, candidates=4, tail=9, **settings)
+    head(X, TARGET)
+    readings = head.meter.report()
+    found, recall, missed = head.shortlist(head._prepared(X), 4), [], []
+    with head.exact():
+        exact = head.log_prob(X)
+        best = head.topk(X, 10).classes
+    for e in range(4):  # a few examples are measured; what the random tail holds does not count as found
+        seen = {*found[e].tolist(), int(TARGET[e])}
+        recall.append(len(seen & set(best[e].tolist())) / 10)
+        missed.append(1 - float(exact[e, sorted(seen)].exp().sum()))
+    assert readings["recall_at_10"] == pytest.approx(np.mean(recall))
+    assert readings["missed_mass"] == pytest.approx(np.mean(missed), abs=1e-4)
+
+
+def test_a_batch_of_many_classes_warns_once() -> None:
+    head = WTASoftmax(FEATURES, CLASSES, candidates=20, config=RANKED, tail=0)
+    with pytest.warns(ApproximationWarning, match=r"a batch touches \d+ of 60 classes, more than 20%"):
+        head(X, TARGET)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        head(X, TARGET)
+        WTASoftmax(FEATURES, CLASSES, candidates=2, config=RANKED, tail=0)(X[:1], TARGET[:1])
+        head.eval()(X, TARGET)
+
+
+def test_the_meter_looks_every_so_many_steps() -> None:
+    meter = ApproximationMeter(3)
+    due = []
+    for _ in range(7):
+        due.append(meter.due())
+        meter.count(1, 100)
+    assert due == [True, False, False, True, False, False, True]
+    assert not ApproximationMeter(0).due()
+
+
+def test_without_comparisons_only_the_count_is_read() -> None:
+    head = WTASoftmax(FEATURES, CLASSES, candidates=1, config=RANKED, tail=0, meter_every=0)
+    head(X[:1], TARGET[:1])
+    assert set(head.meter.report()) == {"distinct_classes"}
