@@ -166,7 +166,7 @@ class SomeRows(RowHead):
 
 
 ROW_OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
-    "sgd": partial(RowSGD, lr=0.1, momentum=0.9),
+    "sgd": partial(RowSGD, lr=0.1, momentum=0.9, row_momentum="lazy"),
     "adagrad": partial(RowAdagrad, lr=0.1),
     "adam": partial(RowAdam, lr=0.01),
 }
@@ -231,7 +231,7 @@ def test_a_wta_head_resumes_bit_identically_with_its_tables(path: Path, name: st
         torch.manual_seed(seed)
         settings = {"candidates": 10, "tail": 8, "refresh_limit": 12, "refresh_steps": 20, "meter_every": 3} | WTA[name]
         model = TrunkAndHead(nn.Linear(12, 16), WTASoftmax(16, 200, **settings))
-        return model, RowSGD(model.parameters(), lr=0.5, momentum=0.9)
+        return model, RowSGD(model.parameters(), lr=0.05, momentum=0.9)
 
     model, optimizer = start(0)
     wta_steps(model, optimizer, 0, 9)

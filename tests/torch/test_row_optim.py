@@ -352,6 +352,11 @@ def test_momentum_at_once_moves_a_row_as_far_as_dense_momentum_does_in_the_end()
     assert optimizer.state_bytes() == 0
 
 
+def test_unknown_row_momentum_is_refused() -> None:
+    with pytest.raises(ConfigError, match="row_momentum='eager'"):
+        RowSGD([parameter(3, 2)], lr=1.0, row_momentum="eager")
+
+
 def test_momentum_at_once_takes_dampening_and_weight_decay_into_account() -> None:
     weight = parameter(ROWS, WIDTH)
     before = weight.detach().clone()
@@ -483,7 +488,6 @@ def test_settings_that_cannot_work_on_rows_are_refused(setting: str) -> None:
 def test_settings_out_of_range_are_refused_by_torch() -> None:
     for make in (
         lambda: RowSGD([parameter(3, 2)], lr=-1.0),
-        lambda: RowSGD([parameter(3, 2)], lr=1.0, row_momentum="eager"),
         lambda: RowAdagrad([parameter(3, 2)], lr=-1.0),
         lambda: RowAdam([parameter(3, 2)], betas=(1.0, 0.9)),
         lambda: RowAdagrad([]),

@@ -131,23 +131,21 @@ class _GatherRows(torch.autograd.Function):
 
 
 class _EmbedRows(torch.autograd.Function):
-    """weight[ids] for ids of any shape that may repeat, anything where they are negative; updates see each row once."""
+    """weight[ids] for ids of any shape that may repeat or be absent; updates see each distinct one once."""
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
-        ctx.distinct, ctx.places = torch.unique(ids, return_inverse=True)
-        ctx.weight, ctx.update, ctx.dense = weight, update, not weight.is_leaf
+        ctx.weight, ctx.update, ctx.ids, ctx.dense = weight, update, ids, not weight.is_leaf
         return weight.detach()[ids.clamp(min=0)]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
-        shape = (len(ctx.distinct), *ctx.weight.shape[1:])
-        summed = gradient.new_zeros(shape)
-        summed.index_add_(0, ctx.places.reshape(-1), gradient.reshape(-1, *ctx.weight.shape[1:]))
-        present = ctx.distinct >= 0
-        distinct, summed = ctx.distinct[present], summed[present]
+        there = ctx.ids >= 0
+        distinct, places = torch.unique(ctx.ids[there], return_inverse=True)
+        summed = gradient.new_zeros((len(distinct), *ctx.weight.shape[1:]))
+        summed.index_add_(0, places, gradient[there])
         if ctx.update is not None:
             ctx.update.update_rows(ctx.weight, distinct, summed)
             return None, None, None

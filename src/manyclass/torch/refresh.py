@@ -20,7 +20,7 @@ class Tables:
 
     Every training step re-hashes at most `limit` classes: first a slice of all classes in turn, so that each is
     visited once in `period` steps (the paper's round-robin), then, with `touched_first`, rows that the last step
-    changed, positives before others. Whatever is left of the limit goes to the slice.
+    changed, most moved first.
     """
 
     def __init__(

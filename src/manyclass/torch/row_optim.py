@@ -46,7 +46,9 @@ class RowSGD(RowSteps, torch.optim.SGD):
             group.setdefault("row_momentum", row_momentum)
 
     def _row_step(self, group: Group, parameter: Tensor) -> RowStep:
-        at_once = group.get("row_momentum", self.defaults["row_momentum"]) == "at_once"  # absent from torch's own groups
+        at_once = (
+            group.get("row_momentum", self.defaults["row_momentum"]) == "at_once"
+        )  # absent from torch's own groups
         rate, momentum, dampening = float(group["lr"]), float(group["momentum"]), float(group["dampening"])
         if at_once and momentum:
             if not momentum < 1:

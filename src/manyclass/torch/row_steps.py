@@ -125,8 +125,7 @@ class RowSteps(torch.optim.Optimizer):
                             f"a sparse gradient of shape {tuple(gradient.shape)} has {gradient.sparse_dim()} sparse "
                             "dimensions; rows need exactly one: build it with indices of shape (1, n)"
                         )
-                    gradient = gradient.coalesce()
-                    ids, values = gradient.indices()[0], gradient.values()
+                    ids, values = _distinct_rows(gradient)
                     _check_rows(parameter, ids, values)
                     found[parameter] = (ids, values)
         return found
@@ -233,3 +232,12 @@ def _check_rows(parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
     if low < 0 or high >= len(parameter):
         wrong = low if low < 0 else high
         raise InputError(f"ids hold {wrong}; rows of this parameter are from 0 to {len(parameter) - 1}")
+
+
+def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids and values of a sparse gradient, coalesced. Ours are ascending already, but autograd drops the flag."""
+    if not gradient.is_coalesced():
+        ids = gradient._indices()[0]
+        if len(ids) > 1 and not bool((ids[1:] > ids[:-1]).all()):
+            gradient = gradient.coalesce()
+    return gradient._indices()[0], gradient._values()

@@ -271,12 +271,8 @@ class WTASoftmax(RowHead):
     @torch.no_grad()
     def _note(self, x: Tensor, chosen: Chosen, positives: Tensor) -> None:
         """Tell tables and meter what this step is about to change."""
-        classes = chosen.classes[:1] if self.shared else chosen.classes
-        distinct = classes.unique()
-        distinct = distinct[1:] if len(distinct) and distinct[0] < 0 else distinct
-        first = positives[positives >= 0].unique()
-        others = distinct[~torch.isin(distinct, first)]
-        self.tables.touched = array(torch.cat([first, others]))
+        distinct, pull = _pull_of(chosen, positives, self.shared)
+        self.tables.touched = array(distinct[pull.argsort(descending=True, stable=True)])
         if self.meter.due():
             few = slice(0, EXAMPLES)
             logits = F.linear(*self._all_classes(x[few]))
@@ -336,6 +332,20 @@ class WTASoftmax(RowHead):
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, candidates={self.candidates}, {self.pipeline}"
+
+
+def _pull_of(chosen: Chosen, positives: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
+    """Return the distinct classes of a step and how far it pulls each: its probabilities, and 1 per positive."""
+    share = (chosen.values + chosen.log_weights).softmax(1)
+    if shared:
+        distinct, pull = chosen.classes[0], share.sum(0)
+    else:
+        distinct, places = torch.unique(chosen.classes, return_inverse=True)
+        pull = share.new_zeros(len(distinct)).index_add_(0, places.reshape(-1), share.reshape(-1))
+        if len(distinct) and distinct[0] < 0:
+            distinct, pull = distinct[1:], pull[1:]
+    of_positives = torch.searchsorted(distinct, positives[positives >= 0])
+    return distinct, pull.index_add(0, of_positives, torch.ones(len(of_positives), dtype=pull.dtype))
 
 
 def _checked(normalizer: Normalizer) -> Normalizer:
