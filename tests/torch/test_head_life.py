@@ -216,6 +216,17 @@ def test_a_compiled_model_gives_the_same_bits(shared: bool, fused: bool) -> None
             assert torch.equal(ours.grad.to_dense(), theirs.grad.to_dense())
 
 
+def test_inference_mode_predicts_and_training_goes_on() -> None:
+    model = Model()
+    x = random_tensor(EXAMPLES, 4)
+    expected = model(x)
+    model.head.tables.drop()
+    with torch.inference_mode():
+        assert torch.equal(model(x).classes, expected.classes)
+        model(x, TARGET)
+    train(model.head, RowSGD(model.head.parameters(), lr=0.1))
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("optimizer", [RowSGD, RowAdam])
 def test_rows_tied_to_an_embedding(sparse: bool, optimizer: Any) -> None:

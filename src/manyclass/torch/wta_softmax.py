@@ -276,7 +276,7 @@ class WTASoftmax(RowHead):
         if self.meter.due():
             few = slice(0, EXAMPLES)
             logits = F.linear(*self._all_classes(x[few]))
-            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] > 0, -1))
+            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] != 0, -1))
             mean, largest = self.tables.age()
             self.meter.readings |= {"table_age_mean": mean, "table_age_max": float(largest)}
         self.meter.count(len(distinct), self.num_classes)
