@@ -98,6 +98,29 @@ def test_tables_follow_replaced_weights(how: str, settings: dict[str, Any]) -> N
     assert (head.topk(X, 5).classes >= 0).all()
 
 
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}], ids=["plain", "cosine"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_restored_tables_are_as_old_as_they_were(dtype: torch.dtype, settings: dict[str, Any]) -> None:
+    head = small_head(candidates=5, refresh_steps=20, **settings).to(dtype)
+    train(head, RowSGD(head.parameters(), lr=5.0), 4)
+    old = head.shortlist(head._prepared(X), 5)
+    assert not torch.equal(old, found(head))  # else this says nothing
+    other = small_head(candidates=5, refresh_steps=20, **settings).to(dtype)
+    other.load_state_dict(head.state_dict())
+    other.restore(head.extra_tensors(), head.extra_settings())
+    index = other.tables.index
+    assert index is not None
+    assert torch.equal(other.shortlist(other._prepared(X), 5), old)
+    assert other.tables.index is index
+    for net in (head, other):
+        train(net, RowSGD(net.parameters(), lr=0.1), 3)
+    assert torch.equal(head.weight, other.weight)
+    fresh = small_head(candidates=5, **settings).to(dtype)
+    fresh.load_state_dict(head.state_dict())
+    fresh.restore(head.extra_tensors(tables=False), head.extra_settings())
+    assert torch.equal(fresh.shortlist(fresh._prepared(X), 5), found(head))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("settings", [{}, {"normalize": True, "center": True}], ids=["plain", "cosine"])
