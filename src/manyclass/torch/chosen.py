@@ -12,7 +12,7 @@ from manyclass.torch.ops import array, gather_rows, pair_logits
 if TYPE_CHECKING:
     from manyclass.torch.wta_softmax import WTASoftmax
 
-RANKS_PER_PLACE = 4  # how many ranks of all examples are looked at to fill the places of the shared set
+RANKS_PER_PLACE = 2  # how many ranks of all examples are looked at to fill the places of the shared set
 
 
 class Chosen(NamedTuple):

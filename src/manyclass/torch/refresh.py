@@ -9,10 +9,20 @@ from torch import Tensor
 
 from manyclass._index_file import index_parts, restore_index
 from manyclass._inputs import Ids, check_count
-from manyclass.config import HashConfig
+from manyclass.config import FLAT_SCAN_CLASSES, HashConfig
 from manyclass.errors import FileError, InputError
 from manyclass.index import WTAIndex
 from manyclass.torch.ops import array
+
+
+def training_config(classes: int, features: int) -> HashConfig:
+    """Return how a head finds its candidates unless told: as an index does, with half the tables where it has any.
+
+    Training asks with every example and forgives a miss, which the next example makes up for; serving does not.
+    """
+    if classes > FLAT_SCAN_CLASSES and features >= 16:
+        return HashConfig.probed_tables(classes, features, bands=32)
+    return HashConfig.for_problem(classes, features)
 
 
 class Tables:
@@ -68,7 +78,7 @@ class Tables:
     def build(self, weight: Tensor, bias: Tensor | None) -> None:
         """Hash every row as it is now."""
         rows = self._hashed(weight)
-        config = self.config or HashConfig.for_problem(*rows.shape)
+        config = self.config or training_config(*rows.shape)
         self.index = WTAIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
         self.source = _view(weight)
         self.hashed_at = np.full(len(rows), self.step, np.int32)
@@ -121,7 +131,7 @@ class Tables:
         if not tensors:
             return
         saved = settings["index"]
-        config = self.config or HashConfig.for_problem(*weight.shape)
+        config = self.config or training_config(*weight.shape)
         if (saved["classes"], saved["features"]) != tuple(weight.shape) or HashConfig(**saved["config"]) != config:
             way_out = "make the head with the same config, or load with tables=False"
             raise FileError(f"the saved tables are hashed in another way than the head's; {way_out}")

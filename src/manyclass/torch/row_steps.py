@@ -235,7 +235,7 @@ def _check_rows(parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
 
 
 def _distinct_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ids and values of a sparse gradient, coalesced. Ours are ascending already, but autograd drops the flag."""
+    """Return ids and values of a sparse gradient, coalesced; ours are in order already, but autograd drops the flag."""
     if not gradient.is_coalesced():
         ids = gradient._indices()[0]
         if len(ids) > 1 and not bool((ids[1:] > ids[:-1]).all()):

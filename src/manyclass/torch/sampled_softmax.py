@@ -24,8 +24,8 @@ class SampledSoftmax(RowHead):
     the most frequent on; or a tensor of frequencies (num_classes,), where a class of frequency 0 is never a negative.
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
     example's own positives does not count, as the positive is there already.
-    In evaluation mode the loss is exact and nothing is drawn. The state dict holds the generator's state; without it (a state
-    dict of nn.Linear) the draws go on as they were.
+    In evaluation mode the loss is exact and nothing is drawn. The state dict holds the generator's state; without it
+    (a state dict of nn.Linear) the draws go on as they were.
     """
 
     def __init__(

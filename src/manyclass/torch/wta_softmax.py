@@ -18,7 +18,7 @@ from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import TopK
 from manyclass.torch.meter import EXAMPLES, ApproximationMeter
 from manyclass.torch.ops import array, gather_rows
-from manyclass.torch.refresh import Tables
+from manyclass.torch.refresh import Tables, training_config
 
 Loss = Literal["softmax", "logistic"]
 Normalizer = Literal["candidates", "estimated", "exact"]
@@ -49,7 +49,7 @@ class WTASoftmax(RowHead):
         loss: Loss = "softmax",
         shared: bool = True,
         shared_limit: int = 2048,
-        tail: int = 512,
+        tail: int = 2048,
         paper_exact: bool = False,
         normalize: bool = False,
         temperature: float = 1.0,
@@ -108,7 +108,7 @@ class WTASoftmax(RowHead):
     @property
     def pipeline(self) -> str:
         """The stages of retrieval in words."""
-        return (self.tables.config or HashConfig.for_problem(self.num_classes, self.in_features)).pipeline
+        return (self.tables.config or training_config(self.num_classes, self.in_features)).pipeline
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
@@ -193,8 +193,8 @@ class WTASoftmax(RowHead):
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first, from the tables as they are."""
-        found = self.tables.over(self.weight, self.bias).shortlist(array(x.float()), min(count, self.num_classes))
-        return torch.from_numpy(found)
+        index, wanted = self.tables.over(self.weight, self.bias), min(count, self.num_classes)
+        return torch.from_numpy(index.shortlist(array(x.float()), wanted, threads=torch.get_num_threads()))
 
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
