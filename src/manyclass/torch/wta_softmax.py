@@ -195,8 +195,8 @@ class WTASoftmax(RowHead):
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first, from the tables as they are."""
-        found = self.tables.over(self.weight, self.bias).shortlist(array(x.float()), min(count, self.num_classes))
-        return torch.from_numpy(found)
+        index, wanted = self.tables.over(self.weight, self.bias), min(count, self.num_classes)
+        return torch.from_numpy(index.shortlist(array(x.float()), wanted, threads=torch.get_num_threads()))
 
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
@@ -279,7 +279,7 @@ class WTASoftmax(RowHead):
         if self.meter.due():
             few = slice(0, EXAMPLES)
             logits = F.linear(*self._all_classes(x[few]))
-            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] > 0, -1))
+            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] != 0, -1))
             mean, largest = self.tables.age()
             self.meter.readings |= {"table_age_mean": mean, "table_age_max": float(largest)}
         self.meter.count(len(distinct), self.num_classes)
