@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads, index_class
+from manyclass._cells import Centres, find_centres
 from manyclass._index_file import load_index, save_index
 from manyclass._inputs import (
     Floats,
@@ -98,6 +99,7 @@ class WTAIndex:
         self._owned = self._rows[:0]  # room for appended rows; empty while the rows are the caller's
         self._always: Ids = np.empty(0, np.int64)
         self._vote_weights: Floats = np.zeros(1, np.float32)
+        self._centres: Centres | None = None  # of the cells, where there are any
         self._state = index_class()(
             features=features,
             skip_silent=config.skip_silent,
@@ -110,6 +112,7 @@ class WTAIndex:
             scan_bits=config.scan_bits,
             sketch_bits=config.sketch_bits,
             signs=draw_signs(config, features) if config.scan_bits or config.sketch_bits else None,
+            cells=config.cells,
         )
 
     @classmethod
@@ -144,6 +147,8 @@ class WTAIndex:
         index._bind(rows)
         centre = _centre(rows) if config.scan_bits or config.sketch_bits else None
         index._state.start_build(count, checked_bias, centre)
+        if config.cells and centre is not None:
+            index._set_centres(find_centres(rows, checked_bias, centre, config))
         for begin in range(0, count, BUILD_SLICE):
             end = min(count, begin + BUILD_SLICE)
             bad = index._state.encode(begin, end, workers)
@@ -388,7 +393,7 @@ class WTAIndex:
             vectors,
             candidates,
             keep,
-            self.config.probes,
+            self.config.cells_scanned(candidates) if self.config.cells else self.config.probes,
             threads,
             self.config.output == "logistic",
             top.classes,
@@ -418,6 +423,10 @@ class WTAIndex:
     def _set_always(self, ids: Ids) -> None:
         self._always = check_ids("always", ids, self.classes)
         self._state.set_always(self._always)
+
+    def _set_centres(self, centres: Centres) -> None:
+        self._centres = centres
+        self._state.set_cells(centres.levels, centres.biases, centres.scale)
 
     def _set_vote_weights(self, weights: Floats) -> None:
         self._vote_weights = weights

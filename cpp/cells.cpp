@@ -1,0 +1,97 @@
+#include "cells.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels.h"
+
+namespace manyclass {
+namespace {
+
+constexpr double kMostBias = 1 << 30;  // leaves the sum of products the other half of 32 bits
+
+// Adding and taking away this rounds to the nearest whole number, ties to even, and vectorises; nearbyint is a call.
+int32_t rounded(double x) {
+    constexpr double shift = 6755399441055744.0;
+    return static_cast<int32_t>((x + shift) - shift);
+}
+
+}  // namespace
+
+Cells::Cells(size_t features, size_t count)
+    : features_(features),
+      width_((features + 15) / 16 * 16),
+      count_(count),
+      centres_(count * width_, 0),
+      biases_(count, 0.0),
+      offsets_(count, 0.0) {}
+
+void Cells::set(const int8_t* centres, const float* biases, double scale) {
+    scale_ = scale;
+    double largest = 0;
+    for (size_t cell = 0; cell < count_; ++cell) {
+        int64_t squares = 0;
+        for (size_t i = 0; i < features_; ++i) {
+            const int8_t level = centres[cell * features_ + i];
+            centres_[cell * width_ + i] = level;
+            squares += int64_t{level} * level;
+        }
+        const double bias = biases[cell];
+        biases_[cell] = bias;
+        offsets_[cell] = (static_cast<double>(squares) * (scale * scale) + bias * bias) * 0.5;
+        largest = std::max(largest, std::fabs(bias));
+    }
+    bias_unit_ = largest / kMostBias;
+}
+
+double Cells::levels(const float* x, int16_t* out) const {
+    const Kernels& k = kernels();
+    thread_local std::vector<int8_t> narrow;
+    narrow.resize(width_);
+    std::fill(out, out + width_, int16_t{0});
+    const float largest = k.largest_magnitude(x, features_);
+    if (largest < 1e-30f) return 0;
+    k.query_levels(x, features_, static_cast<float>(kCellLevels) / largest, narrow.data());
+    std::copy_n(narrow.begin(), features_, out);
+    return static_cast<double>(largest) / kCellLevels;
+}
+
+uint32_t Cells::nearest(const float* row, const float* origin, float bias) const {
+    thread_local std::vector<float> residual;
+    thread_local std::vector<int16_t> whole;
+    thread_local std::vector<int32_t> dots;
+    residual.resize(features_), whole.resize(width_), dots.resize(count_);
+    for (size_t i = 0; i < features_; ++i) residual[i] = row[i] - origin[i];
+    const double unit = levels(residual.data(), whole.data()) * scale_;
+    const int16_t* vector = whole.data();
+    int32_t* out = dots.data();
+    kernels().cell_dots(centres_.data(), width_, 0, count_, &vector, 1, &out);
+    // |v - c|^2 is smallest where v.c - |c|^2 / 2 is largest.
+    const auto merit = [&](size_t cell) {
+        return static_cast<double>(dots[cell]) * unit + (static_cast<double>(bias) * biases_[cell] - offsets_[cell]);
+    };
+    size_t best = 0;
+    double highest = merit(0);
+    for (size_t cell = 1; cell < count_; ++cell)
+        if (const double other = merit(cell); other > highest) best = cell, highest = other;
+    return static_cast<uint32_t>(best);
+}
+
+void Cells::scores(const float* const* queries, size_t count, size_t begin, size_t end, int32_t* const* out) const {
+    thread_local std::vector<int16_t> whole;
+    whole.resize(kScanTile * width_);
+    const int16_t* vectors[kScanTile];
+    double units[kScanTile];
+    for (size_t q = 0; q < count; ++q) {
+        vectors[q] = whole.data() + q * width_;
+        units[q] = levels(queries[q], whole.data() + q * width_) * scale_;
+    }
+    kernels().cell_dots(centres_.data(), width_, begin, end, vectors, count, out);
+    if (bias_unit_ <= 0) return;
+    for (size_t q = 0; q < count; ++q) {
+        const double per_unit = 1 / std::max(units[q], bias_unit_);
+        for (size_t cell = begin; cell < end; ++cell) out[q][cell] += rounded(biases_[cell] * per_unit);
+    }
+}
+
+}  // namespace manyclass

@@ -1,0 +1,118 @@
+"""The coarse partition of a scan: how centres are found, which cell a class belongs to, which cells a query scans.
+
+Both backends use the centres found here; the rest is the specification of `cpp/cells.cpp`. Products are sums of whole
+numbers that floats hold exactly, in whatever order they are added: cells are the same bits everywhere.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._reference import TINIEST, Floats, Ints
+from manyclass.config import HashConfig
+from manyclass.hasher import permutation
+
+LEVELS = 127
+SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly better: docs/how_it_works.md
+ROUNDS = 6
+CHUNK = 4096
+MOST_BIAS = 2.0**30  # leaves the sum of products the other half of 32 bits
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Centres:
+    """Centres of all cells: whole numbers in [-127, 127] in units of `scale`, and the mean bias of each."""
+
+    levels: npt.NDArray[np.int8]  # (cells, features)
+    biases: Floats  # (cells,)
+    scale: float
+
+    def offsets(self) -> Doubles:
+        """Return half the squared length of each centre."""
+        squares = (self.levels.astype(np.int64) ** 2).sum(1).astype(np.float64)
+        wide = self.biases.astype(np.float64)
+        lengths: Doubles = (squares * (self.scale * self.scale) + wide * wide) * 0.5
+        return lengths
+
+
+def whole_levels(vectors: Floats) -> tuple[Floats, Doubles]:
+    """Return vectors (count, features) rounded to whole numbers in [-127, 127], and the unit each is in."""
+    largest = np.abs(vectors).max(axis=1, initial=0)
+    tiny = largest < TINIEST
+    levels = np.rint(vectors * (np.float32(LEVELS) / np.where(tiny, np.float32(1), largest))[:, None])
+    levels[tiny] = 0
+    return levels, np.where(tiny, 0.0, largest.astype(np.float64) / LEVELS)
+
+
+def products(levels: Floats, centres: Centres) -> Doubles:
+    """Return the products of vectors with all centres, (count, cells): exact, being whole numbers below 2^24 or 2^53."""
+    exact = np.float32 if levels.shape[1] * LEVELS**2 < 2**24 else np.float64
+    sums: Doubles = (levels.astype(exact) @ centres.levels.T.astype(exact)).astype(np.float64)
+    return sums
+
+
+def nearest(residuals: Floats, bias: Floats, centres: Centres) -> Ints:
+    """Return the cell of each class: the centre nearest to (row minus centre of all rows, bias); ties to the lowest."""
+    offsets, wide = centres.offsets(), centres.biases.astype(np.float64)
+    found = np.empty(len(residuals), np.int64)
+    for begin in range(0, len(residuals), CHUNK):
+        part = slice(begin, begin + CHUNK)
+        levels, units = whole_levels(residuals[part])
+        merit = products(levels, centres) * (units * centres.scale)[:, None]
+        merit += bias[part].astype(np.float64)[:, None] * wide - offsets
+        found[part] = merit.argmax(1)
+    return found
+
+
+def scores(query: Floats, centres: Centres) -> Ints:
+    """Return the centres' logits for one query as whole numbers, (cells,), in a unit that suits the query."""
+    levels, unit = whole_levels(query[None])
+    dots = products(levels, centres)[0].astype(np.int64)
+    wide = centres.biases.astype(np.float64)
+    bias_unit = np.abs(wide).max(initial=0) / MOST_BIAS
+    if bias_unit <= 0:
+        return dots
+    terms: Ints = np.rint(wide * (1 / max(unit[0] * centres.scale, bias_unit))).astype(np.int64)
+    return dots + terms
+
+
+def chosen(query: Floats, centres: Centres, sizes: Ints, probes: int, limit: int) -> Ints:
+    """Return the best `probes` cells; twice as many as long as they hold fewer than `limit` classes."""
+    order = np.argsort(-scores(query, centres), kind="stable")
+    while sizes[order[:probes]].sum() < limit and probes < len(order):
+        probes *= 2
+    return order[:probes]
+
+
+def find_centres(rows: npt.NDArray[Any], bias: Floats | None, origin: Floats, config: HashConfig) -> Centres:
+    """Return centres by k-means over a sample of the rows, with the bias as one more coordinate."""
+    cells = config.cells
+    step = max(1, len(rows) // (SAMPLE_PER_CELL * cells))
+    with np.errstate(invalid="ignore", over="ignore"):
+        sample = np.nan_to_num(rows[::step].astype(np.float32) - origin, posinf=0.0, neginf=0.0)
+    if not len(sample):
+        return Centres(np.zeros((cells, rows.shape[1]), np.int8), np.zeros(cells, np.float32), 0.0)
+    sample_bias = np.zeros(len(sample), np.float32) if bias is None else bias[::step]
+    # Sums of whole numbers do not depend on their order either: 40 bits for each term, 23 for their number.
+    points = np.concatenate([sample, sample_bias[:, None]], axis=1).astype(np.float64)
+    unit = float(np.abs(points).max()) / 2**40 or 1.0
+    fixed = np.rint(points / unit).astype(np.int64)
+    first = permutation(config.seed, 4_000_000, len(sample))[np.arange(cells) % len(sample)]
+    means = fixed[first].astype(np.float64)
+    for _ in range(ROUNDS):
+        cell = nearest(sample, sample_bias, _rounded(means, unit))
+        order = np.argsort(cell, kind="stable")
+        counts = np.bincount(cell, minlength=cells)
+        filled = np.flatnonzero(counts)
+        starts = (np.cumsum(counts) - counts)[filled]
+        means[filled] = np.add.reduceat(fixed[order], starts, axis=0) / counts[filled, None]
+    return _rounded(means, unit)
+
+
+def _rounded(means: Doubles, unit: float) -> Centres:
+    largest = float(np.abs(means[:, :-1]).max(initial=0))
+    levels = np.rint(means[:, :-1] * (LEVELS / largest)) if largest > 0 else np.zeros_like(means[:, :-1])
+    return Centres(levels.astype(np.int8), (means[:, -1] * unit).astype(np.float32), largest / LEVELS * unit)
