@@ -226,6 +226,14 @@ public:
         index->set_cells(centres.data(), biases.data(), scale);
     }
 
+    void nearest_cells(In<float, 2> residuals, In<float, 1> biases, size_t threads, Out<uint16_t, 1> out) {
+        require(index->cells() && residuals.shape(1) == features_ && biases.size() == residuals.shape(0) &&
+                    out.size() == residuals.shape(0),
+                "vectors to be filed");
+        nb::gil_scoped_release unlocked;
+        index->nearest_cells(residuals.data(), biases.data(), out.size(), threads, out.data());
+    }
+
     void export_cells(Out<uint16_t, 1> cells) {
         require(index->cells() != nullptr, "the index has no cells");
         nb::gil_scoped_release unlocked;
@@ -312,6 +320,7 @@ NB_MODULE(_native, m) {
         .def("export_sketch", &BoundIndex::export_sketch)
         .def("import_sketch", &BoundIndex::import_sketch)
         .def("set_cells", &BoundIndex::set_cells)
+        .def("nearest_cells", &BoundIndex::nearest_cells)
         .def("export_cells", &BoundIndex::export_cells)
         .def("import_cells", &BoundIndex::import_cells)
         .def("set_state", &BoundIndex::set_state, nb::arg("bias"), nb::arg("norms"), nb::arg("removed").none())

@@ -56,13 +56,11 @@ double Cells::levels(const float* x, int16_t* out) const {
     return static_cast<double>(largest) / kCellLevels;
 }
 
-uint32_t Cells::nearest(const float* row, const float* origin, float bias) const {
-    thread_local std::vector<float> residual;
+uint32_t Cells::nearest(const float* residual, float bias) const {
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
-    residual.resize(features_), whole.resize(width_), dots.resize(count_);
-    for (size_t i = 0; i < features_; ++i) residual[i] = row[i] - origin[i];
-    const double unit = levels(residual.data(), whole.data()) * scale_;
+    whole.resize(width_), dots.resize(count_);
+    const double unit = levels(residual, whole.data()) * scale_;
     const int16_t* vector = whole.data();
     int32_t* out = dots.data();
     kernels().cell_dots(centres_.data(), width_, 0, count_, &vector, 1, &out);

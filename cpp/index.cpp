@@ -91,7 +91,11 @@ void Index::encode_into(const void* row, float bias, Encoded& out) const {
     }
     if (scan_) scan_->sketcher.encode_row(out.row.data(), out.scan);
     if (sketch_) sketch_->sketcher.encode_row(out.row.data(), out.sketch);
-    if (cells_) out.cell = cells_->nearest(out.row.data(), scan_->sketcher.centre().data(), bias);
+    if (cells_) {
+        const float* centre = scan_->sketcher.centre().data();
+        for (size_t i = 0; i < shape_.features; ++i) out.row[i] -= centre[i];
+        out.cell = cells_->nearest(out.row.data(), bias);
+    }
 }
 
 size_t Index::encode(size_t begin, size_t end, size_t threads) {
@@ -269,6 +273,15 @@ void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* facto
         part.store.get_code(id, codes + id * part.sketcher.code_bytes());
         part.store.get_raw(id, factors[id], biases[id]);
     }
+}
+
+void Index::nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads,
+                          uint16_t* out) const {
+    constexpr size_t step = 64;
+    parallel_for((count + step - 1) / step, threads, [&](size_t task, size_t) {
+        for (size_t i = task * step; i < std::min(count, (task + 1) * step); ++i)
+            out[i] = static_cast<uint16_t>(cells_->nearest(residuals + i * shape_.features, biases[i]));
+    });
 }
 
 void Index::export_cells(uint16_t* cell_of, size_t count) const {

@@ -82,6 +82,8 @@ public:
     // squared norm is not finite, or end.
     void start_build(size_t count, const float* bias, const float* centre);
     void set_cells(const int8_t* centres, const float* biases, double scale) { cells_->set(centres, biases, scale); }
+    // The cells of vectors (count, features), to find better centres.
+    void nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads, uint16_t* out) const;
     size_t encode(size_t begin, size_t end, size_t threads);
     void finish_build(size_t threads);
 

@@ -19,6 +19,7 @@ constexpr size_t kQueryBlock = 64;  // queries per turn under the lock
 constexpr size_t kFeatureBlock =
     2048;  // a dot product is summed in pieces of this size: half of 64 queries' pieces fit L2
 constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
+constexpr size_t kCellRanks = 1024;
 constexpr size_t kLeadCells = 4;  // cells that a query scans first, to know how good a candidate must be
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
@@ -216,38 +217,50 @@ private:
         const size_t tiles = (count_ + tile - 1) / tile, splits = tiles < plan_.threads ? plan_.threads : 1;
         cell_scores_.resize(kQueryBlock * total);
         cell_lists_.resize(kQueryBlock);
-        parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t worker) {
+        parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t) {
             const size_t first = task / splits * tile, n = std::min(tile, count_ - first), split = task % splits;
             const float* queries[kScanTile];
             int32_t* out[kScanTile];
             for (size_t q = 0; q < n; ++q) queries[q] = query(first + q), out[q] = scores_of(first + q);
             cells.scores(queries, n, total * split / splits, total * (split + 1) / splits, out);
             if (splits == 1)
-                for (size_t q = first; q < first + n; ++q) best_cells(q, limit, workers_[worker]);
+                for (size_t q = first; q < first + n; ++q) best_cells(q, limit);
         });
-        for (size_t q = 0; splits > 1 && q < count_; ++q) best_cells(q, limit, workers_[0]);
+        for (size_t q = 0; splits > 1 && q < count_; ++q) best_cells(q, limit);
     }
 
     int32_t* scores_of(size_t q) { return cell_scores_.data() + q * index_.cells_->count(); }
 
-    // The best `probes` cells, and twice as many as long as they hold fewer than `limit` classes.
-    void best_cells(size_t q, size_t limit, SearchWorker& worker) {
+    // The best `probes` cells, and twice as many as long as they hold fewer than `limit` classes. Scores are sorted
+    // into kCellRanks ranks; within the last one the lowest cells are taken.
+    void best_cells(size_t q, size_t limit) {
         const size_t total = index_.cells_->count();
-        std::vector<uint32_t>& chosen = cell_lists_[q];
-        BestList& best = worker.cells;
-        for (size_t probes = plan_.probes;; probes *= 2) {
-            best.start(std::min(probes, total), total);
-            for (uint32_t cell = 0; cell < total; ++cell)
-                best.push((static_cast<uint64_t>(INT64_C(0x7fffffff) - scores_of(q)[cell]) << 32) | cell);
-            best.cut(false);
-            size_t classes = 0;
-            for (const uint64_t key : best) classes += index_.scan_->store.cell_size(key_id(key));
-            if (classes >= limit || best.count == total) break;
+        const SketchStore& store = index_.scan_->store;
+        const int32_t* scores = scores_of(q);
+        const auto [low, high] = std::minmax_element(scores, scores + total);
+        const auto most = static_cast<uint32_t>(*high);  // differences of 32-bit numbers fit 32 bits without a sign
+        const int shift = std::bit_width((most - static_cast<uint32_t>(*low)) / kCellRanks);
+        const auto rank = [&](size_t cell) { return (most - static_cast<uint32_t>(scores[cell])) >> shift; };
+        uint32_t cells_at[kCellRanks] = {};
+        for (size_t cell = 0; cell < total; ++cell) ++cells_at[rank(cell)];
+        for (size_t probes = std::min(plan_.probes, total);; probes = std::min(2 * probes, total)) {
+            size_t last = 0, lead = 0, before = cells_at[0];
+            while (before < kLeadCells && lead + 1 < kCellRanks) before += cells_at[++lead];
+            for (before = 0; before + cells_at[last] < probes;) before += cells_at[last++];
+            std::vector<uint32_t>& chosen = cell_lists_[q];
+            chosen.resize(total);
+            size_t ties = probes - before, count = 0, leading = 0, classes = 0;
+            for (uint32_t cell = 0; cell < total; ++cell) {
+                const size_t at = rank(cell);
+                if (at > last || (at == last && !ties)) continue;
+                ties -= at == last;
+                classes += store.cell_size(cell);
+                chosen[count++] = cell;
+                if (at <= lead) std::swap(chosen[count - 1], chosen[leading++]);
+            }
+            chosen.resize(count);
+            if (classes >= limit || probes == total) return;
         }
-        uint64_t* keys = best.data();
-        std::partial_sort(keys, keys + std::min(kLeadCells, best.count), keys + best.count);
-        chosen.resize(best.count);
-        std::transform(best.begin(), best.end(), chosen.begin(), key_id);
     }
 
     // A query's first few cells by themselves, because they hold most of what it will keep; then cell by cell, for all

@@ -17,7 +17,6 @@ struct SearchWorker {
     std::vector<SketchQuery> sketch;
     std::vector<ScanQuery> scans;
     std::vector<uint64_t> asking;  // for each cell, one bit per query that scans it
-    BestList cells;
     std::vector<uint16_t> counters;
     std::vector<uint32_t> hits;
     std::vector<uint64_t> ranked;

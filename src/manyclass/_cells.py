@@ -4,6 +4,7 @@ Both backends use the centres found here; the rest is the specification of `cpp/
 numbers that floats hold exactly, in whatever order they are added: cells are the same bits everywhere.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ LEVELS = 127
 SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly better: docs/how_it_works.md
 ROUNDS = 6
 CHUNK = 4096
+RANKS = 1024  # a query sorts its cells into so many: within one, the lowest come first
 MOST_BIAS = 2.0**30  # leaves the sum of products the other half of 32 bits
 Doubles = npt.NDArray[np.float64]
 
@@ -81,34 +83,46 @@ def scores(query: Floats, centres: Centres) -> Ints:
 
 def chosen(query: Floats, centres: Centres, sizes: Ints, probes: int, limit: int) -> Ints:
     """Return the best `probes` cells; twice as many as long as they hold fewer than `limit` classes."""
-    order = np.argsort(-scores(query, centres), kind="stable")
+    merit = scores(query, centres)
+    highest = int(merit.max())
+    shift = ((highest - int(merit.min())) // RANKS).bit_length()
+    order = np.argsort((highest - merit) >> shift, kind="stable")
     while sizes[order[:probes]].sum() < limit and probes < len(order):
         probes *= 2
     return order[:probes]
 
 
-def find_centres(rows: npt.NDArray[Any], bias: Floats | None, origin: Floats, config: HashConfig) -> Centres:
-    """Return centres by k-means over a sample of the rows, with the bias as one more coordinate."""
+def find_centres(
+    rows: npt.NDArray[Any],
+    bias: Floats | None,
+    origin: Floats,
+    config: HashConfig,
+    file: Callable[[Floats, Floats, Centres], npt.NDArray[np.integer]],
+) -> Centres:
+    """Return centres by k-means over a sample of the rows, with the bias as one more coordinate.
+
+    file: the backend's `nearest`.
+    """
     cells = config.cells
     step = max(1, len(rows) // (SAMPLE_PER_CELL * cells))
     with np.errstate(invalid="ignore", over="ignore"):
         sample = np.nan_to_num(rows[::step].astype(np.float32) - origin, posinf=0.0, neginf=0.0)
     if not len(sample):
         return Centres(np.zeros((cells, rows.shape[1]), np.int8), np.zeros(cells, np.float32), 0.0)
-    sample_bias = np.zeros(len(sample), np.float32) if bias is None else bias[::step]
-    # Sums of whole numbers do not depend on their order either: 40 bits for each term, 23 for their number.
+    sample_bias = np.zeros(len(sample), np.float32) if bias is None else np.ascontiguousarray(bias[::step])
+    # Sums of whole numbers do not depend on their order either.
     points = np.concatenate([sample, sample_bias[:, None]], axis=1).astype(np.float64)
-    unit = float(np.abs(points).max()) / 2**40 or 1.0
-    fixed = np.rint(points / unit).astype(np.int64)
+    unit = float(np.abs(points).max()) / 2**30 or 1.0
+    fixed = np.rint(points / unit).astype(np.int32)
     first = permutation(config.seed, 4_000_000, len(sample))[np.arange(cells) % len(sample)]
     means = fixed[first].astype(np.float64)
     for _ in range(ROUNDS):
-        cell = nearest(sample, sample_bias, _rounded(means, unit))
+        cell = file(sample, sample_bias, _rounded(means, unit))
         order = np.argsort(cell, kind="stable")
         counts = np.bincount(cell, minlength=cells)
         filled = np.flatnonzero(counts)
         starts = (np.cumsum(counts) - counts)[filled]
-        means[filled] = np.add.reduceat(fixed[order], starts, axis=0) / counts[filled, None]
+        means[filled] = np.add.reduceat(fixed[order], starts, axis=0, dtype=np.int64) / counts[filled, None]
     return _rounded(means, unit)
 
 

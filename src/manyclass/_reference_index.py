@@ -113,6 +113,9 @@ class ReferenceIndex:
     def set_cells(self, centres: npt.NDArray[np.int8], biases: Floats, scale: float) -> None:
         self.centres = partition.Centres(centres, biases, scale)
 
+    def nearest_cells(self, residuals: Floats, bias: Floats, threads: int, cells: npt.NDArray[np.uint16]) -> None:
+        cells[:] = partition.nearest(residuals, bias, self.centres)
+
     def _file(self, i: int, row: Floats) -> None:
         if self.cells:
             residual = row - self.sketches["scan"].centre

@@ -148,7 +148,8 @@ class WTAIndex:
         centre = _centre(rows) if config.scan_bits or config.sketch_bits else None
         index._state.start_build(count, checked_bias, centre)
         if config.cells and centre is not None:
-            index._set_centres(find_centres(rows, checked_bias, centre, config))
+            file = functools.partial(index._nearest_cells, threads=workers)
+            index._set_centres(find_centres(rows, checked_bias, centre, config, file))
         for begin in range(0, count, BUILD_SLICE):
             end = min(count, begin + BUILD_SLICE)
             bad = index._state.encode(begin, end, workers)
@@ -427,6 +428,14 @@ class WTAIndex:
     def _set_centres(self, centres: Centres) -> None:
         self._centres = centres
         self._state.set_cells(centres.levels, centres.biases, centres.scale)
+
+    def _nearest_cells(
+        self, residuals: Floats, bias: Floats, centres: Centres, threads: int
+    ) -> npt.NDArray[np.uint16]:
+        self._set_centres(centres)
+        cells = np.empty(len(residuals), np.uint16)
+        self._state.nearest_cells(residuals, bias, threads, cells)
+        return cells
 
     def _set_vote_weights(self, weights: Floats) -> None:
         self._vote_weights = weights
