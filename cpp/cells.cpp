@@ -56,23 +56,31 @@ double Cells::levels(const float* x, int16_t* out) const {
     return static_cast<double>(largest) / kCellLevels;
 }
 
-uint32_t Cells::nearest(const float* residual, float bias) const {
+void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out) const {
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
-    whole.resize(width_), dots.resize(count_);
-    const double unit = levels(residual, whole.data()) * scale_;
-    const int16_t* vector = whole.data();
-    int32_t* out = dots.data();
-    kernels().cell_dots(centres_.data(), width_, 0, count_, &vector, 1, &out);
-    // |v - c|^2 is smallest where v.c - |c|^2 / 2 is largest.
-    const auto merit = [&](size_t cell) {
-        return static_cast<double>(dots[cell]) * unit + (static_cast<double>(bias) * biases_[cell] - offsets_[cell]);
-    };
-    size_t best = 0;
-    double highest = merit(0);
-    for (size_t cell = 1; cell < count_; ++cell)
-        if (const double other = merit(cell); other > highest) best = cell, highest = other;
-    return static_cast<uint32_t>(best);
+    whole.resize(kScanTile * width_), dots.resize(kScanTile * count_);
+    const int16_t* vectors[kScanTile];
+    int32_t* products[kScanTile];
+    double units[kScanTile];
+    for (size_t v = 0; v < count; ++v) {
+        vectors[v] = whole.data() + v * width_;
+        products[v] = dots.data() + v * count_;
+        units[v] = levels(residuals + v * features_, whole.data() + v * width_) * scale_;
+    }
+    kernels().cell_dots(centres_.data(), width_, 0, count_, vectors, count, products);
+    for (size_t v = 0; v < count; ++v) {
+        // |v - c|^2 is smallest where v.c - |c|^2 / 2 is largest.
+        const auto merit = [&](size_t cell) {
+            return static_cast<double>(products[v][cell]) * units[v] +
+                   (static_cast<double>(biases[v]) * biases_[cell] - offsets_[cell]);
+        };
+        size_t best = 0;
+        double highest = merit(0);
+        for (size_t cell = 1; cell < count_; ++cell)
+            if (const double other = merit(cell); other > highest) best = cell, highest = other;
+        out[v] = static_cast<uint16_t>(best);
+    }
 }
 
 void Cells::scores(const float* const* queries, size_t count, size_t begin, size_t end, int32_t* const* out) const {

@@ -15,8 +15,8 @@ public:
     size_t count() const { return count_; }
     // centres [count][features], in units of `scale`; biases [count].
     void set(const int8_t* centres, const float* biases, double scale);
-    // The cell of a class: the centre nearest to (residual, bias); ties go to the lowest.
-    uint32_t nearest(const float* residual, float bias) const;
+    // The cells of up to kScanTile classes: the centres nearest to (residual, bias); ties go to the lowest.
+    void nearest(const float* residuals, const float* biases, size_t count, uint16_t* out) const;
     // Logits of the centres begin..end for up to kScanTile queries, in units that suit the query; out[q][cell].
     void scores(const float* const* queries, size_t count, size_t begin, size_t end, int32_t* const* out) const;
 

@@ -22,7 +22,7 @@ struct Index::Encoded {
     bool filed = false;  // false: constant row, kept out of the tables
     float norm = 0;
     SketchRow scan, sketch;
-    uint32_t cell = 0;
+    uint16_t cell = 0;
 };
 
 Index::~Index() {
@@ -94,7 +94,7 @@ void Index::encode_into(const void* row, float bias, Encoded& out) const {
     if (cells_) {
         const float* centre = scan_->sketcher.centre().data();
         for (size_t i = 0; i < shape_.features; ++i) out.row[i] -= centre[i];
-        out.cell = cells_->nearest(out.row.data(), bias);
+        cells_->nearest(out.row.data(), &bias, 1, &out.cell);
     }
 }
 
@@ -124,7 +124,7 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
             };
             if (scan_) keep(*scan_, entry.scan);
             if (sketch_) keep(*sketch_, entry.sketch);
-            if (cells_) cell_of_[id] = static_cast<uint16_t>(entry.cell);
+            if (cells_) cell_of_[id] = entry.cell;
         }
     });
     return bad;
@@ -277,10 +277,10 @@ void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* facto
 
 void Index::nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads,
                           uint16_t* out) const {
-    constexpr size_t step = 64;
-    parallel_for((count + step - 1) / step, threads, [&](size_t task, size_t) {
-        for (size_t i = task * step; i < std::min(count, (task + 1) * step); ++i)
-            out[i] = static_cast<uint16_t>(cells_->nearest(residuals + i * shape_.features, biases[i]));
+    parallel_for((count + kScanTile - 1) / kScanTile, threads, [&](size_t task, size_t) {
+        const size_t first = task * kScanTile;
+        cells_->nearest(residuals + first * shape_.features, biases + first, std::min(kScanTile, count - first),
+                        out + first);
     });
 }
 

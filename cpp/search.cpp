@@ -237,30 +237,32 @@ private:
         const size_t total = index_.cells_->count();
         const SketchStore& store = index_.scan_->store;
         const int32_t* scores = scores_of(q);
-        const auto [low, high] = std::minmax_element(scores, scores + total);
-        const auto most = static_cast<uint32_t>(*high);  // differences of 32-bit numbers fit 32 bits without a sign
-        const int shift = std::bit_width((most - static_cast<uint32_t>(*low)) / kCellRanks);
+        int32_t low = scores[0], high = scores[0];
+        for (size_t cell = 1; cell < total; ++cell) low = std::min(low, scores[cell]), high = std::max(high, scores[cell]);
+        const auto most = static_cast<uint32_t>(high);  // differences of 32-bit numbers fit 32 bits without a sign
+        const int shift = std::bit_width((most - static_cast<uint32_t>(low)) / kCellRanks);
         const auto rank = [&](size_t cell) { return (most - static_cast<uint32_t>(scores[cell])) >> shift; };
         uint32_t cells_at[kCellRanks] = {};
         for (size_t cell = 0; cell < total; ++cell) ++cells_at[rank(cell)];
+        std::vector<uint32_t>& chosen = cell_lists_[q];
         for (size_t probes = std::min(plan_.probes, total);; probes = std::min(2 * probes, total)) {
-            size_t last = 0, lead = 0, before = cells_at[0];
-            while (before < kLeadCells && lead + 1 < kCellRanks) before += cells_at[++lead];
-            for (before = 0; before + cells_at[last] < probes;) before += cells_at[last++];
-            std::vector<uint32_t>& chosen = cell_lists_[q];
+            size_t last = 0, before = 0, count = 0;
+            for (; before + cells_at[last] < probes; ++last) before += cells_at[last];
             chosen.resize(total);
-            size_t ties = probes - before, count = 0, leading = 0, classes = 0;
-            for (uint32_t cell = 0; cell < total; ++cell) {
-                const size_t at = rank(cell);
-                if (at > last || (at == last && !ties)) continue;
-                ties -= at == last;
-                classes += store.cell_size(cell);
-                chosen[count++] = cell;
-                if (at <= lead) std::swap(chosen[count - 1], chosen[leading++]);
+            for (size_t cell = 0, ties = probes - before; cell < total; ++cell) {
+                const size_t at = rank(cell), tie = at == last && ties;
+                chosen[count] = static_cast<uint32_t>(cell);
+                count += (at < last) | tie;
+                ties -= tie;
             }
             chosen.resize(count);
-            if (classes >= limit || probes == total) return;
+            size_t classes = 0;
+            for (size_t i = 0; i < count && classes < limit; ++i) classes += store.cell_size(chosen[i]);
+            if (classes >= limit || count == total) break;
         }
+        size_t lead = 0, leading = cells_at[0];
+        while (leading < kLeadCells && lead + 1 < kCellRanks) leading += cells_at[++lead];
+        std::partition(chosen.begin(), chosen.end(), [&](uint32_t cell) { return rank(cell) <= lead; });
     }
 
     // A query's first few cells by themselves, because they hold most of what it will keep; then cell by cell, for all
