@@ -37,8 +37,7 @@ class BoundIndex {
 public:
     BoundIndex(size_t features, bool skip_silent, bool rescore, bool blocked,
                std::optional<In<uint32_t, 2>> permutations, std::optional<In<uint32_t, 3>> offsets, size_t bands,
-               bool exact_keys, size_t scan_bits, size_t sketch_bits, std::optional<In<float, 3>> signs,
-               size_t cells) {
+               bool exact_keys, size_t scan_bits, size_t sketch_bits, std::optional<In<float, 3>> signs, size_t cells) {
         std::optional<Hasher> hasher;
         size_t bucket_bits = 0;
         if (permutations && offsets) {
@@ -320,6 +319,16 @@ NB_MODULE(_native, m) {
         .def("export_sketch", &BoundIndex::export_sketch)
         .def("import_sketch", &BoundIndex::import_sketch)
         .def("set_cells", &BoundIndex::set_cells)
+        .def("cell_radii",
+             [](BoundIndex& self) {
+                 require(self.index->cells() != nullptr, "the index has no cells");
+                 return copied(self.index->cell_radii());
+             })
+        .def("set_cell_radii",
+             [](BoundIndex& self, In<double, 1> radii) {
+                 require(self.index->cells() && radii.size() == self.index->cells()->count(), "radii");
+                 self.index->set_cell_radii(radii.data());
+             })
         .def("nearest_cells", &BoundIndex::nearest_cells)
         .def("export_cells", &BoundIndex::export_cells)
         .def("import_cells", &BoundIndex::import_cells)

@@ -8,7 +8,7 @@
 namespace manyclass {
 namespace {
 
-constexpr double kMostBias = 1 << 30;  // leaves the sum of products the other half of 32 bits
+constexpr double kMostExtra = 1 << 30;  // leaves the sum of products the other half of 32 bits
 
 // Adding and taking away this rounds to the nearest whole number, ties to even, and vectorises; nearbyint is a call.
 int32_t rounded(double x) {
@@ -24,11 +24,13 @@ Cells::Cells(size_t features, size_t count)
       count_(count),
       centres_(count * width_, 0),
       biases_(count, 0.0),
-      offsets_(count, 0.0) {}
+      offsets_(count, 0.0),
+      radii_(count, 0.0) {}
 
 void Cells::set(const int8_t* centres, const float* biases, double scale) {
     scale_ = scale;
-    double largest = 0;
+    largest_bias_ = 0;
+    std::fill(radii_.begin(), radii_.end(), 0.0);
     for (size_t cell = 0; cell < count_; ++cell) {
         int64_t squares = 0;
         for (size_t i = 0; i < features_; ++i) {
@@ -39,9 +41,8 @@ void Cells::set(const int8_t* centres, const float* biases, double scale) {
         const double bias = biases[cell];
         biases_[cell] = bias;
         offsets_[cell] = (static_cast<double>(squares) * (scale * scale) + bias * bias) * 0.5;
-        largest = std::max(largest, std::fabs(bias));
+        largest_bias_ = std::max(largest_bias_, std::fabs(bias));
     }
-    bias_unit_ = largest / kMostBias;
 }
 
 double Cells::levels(const float* x, int16_t* out) const {
@@ -56,7 +57,7 @@ double Cells::levels(const float* x, int16_t* out) const {
     return static_cast<double>(largest) / kCellLevels;
 }
 
-void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out) const {
+void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out, double* distances) const {
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
     whole.resize(kScanTile * width_), dots.resize(kScanTile * count_);
@@ -80,6 +81,9 @@ void Cells::nearest(const float* residuals, const float* biases, size_t count, u
         for (size_t cell = 1; cell < count_; ++cell)
             if (const double other = merit(cell); other > highest) best = cell, highest = other;
         out[v] = static_cast<uint16_t>(best);
+        if (!distances) continue;
+        const double bias = biases[v], length = kernels().sum_squares(residuals + v * features_, features_);
+        distances[v] = std::sqrt(std::max(0.0, (length + bias * bias) - 2 * highest));
     }
 }
 
@@ -93,10 +97,16 @@ void Cells::scores(const float* const* queries, size_t count, size_t begin, size
         units[q] = levels(queries[q], whole.data() + q * width_) * scale_;
     }
     kernels().cell_dots(centres_.data(), width_, begin, end, vectors, count, out);
-    if (bias_unit_ <= 0) return;
+    const double widest = *std::max_element(radii_.begin(), radii_.end());
     for (size_t q = 0; q < count; ++q) {
-        const double per_unit = 1 / std::max(units[q], bias_unit_);
-        for (size_t cell = begin; cell < end; ++cell) out[q][cell] += rounded(biases_[cell] * per_unit);
+        // A class at distance r in a random direction is above its centre by about r |(x, 1)| / sqrt(features).
+        const double length = std::sqrt(kernels().sum_squares(queries[q], features_) + 1.0);
+        const double spread = length / std::sqrt(static_cast<double>(features_));
+        const double unit = std::max(units[q], (largest_bias_ + spread * widest) / kMostExtra);
+        if (unit <= 0) continue;
+        const double per_unit = 1 / unit;
+        for (size_t cell = begin; cell < end; ++cell)
+            out[q][cell] += rounded((biases_[cell] + spread * radii_[cell]) * per_unit);
     }
 }
 

@@ -23,6 +23,7 @@ struct Index::Encoded {
     float norm = 0;
     SketchRow scan, sketch;
     uint16_t cell = 0;
+    double distance = 0;  // from the cell's centre
 };
 
 Index::~Index() {
@@ -72,7 +73,7 @@ void Index::start_build(size_t count, const float* bias, const float* centre) {
     norms_.assign(count, 0.0f);
     removed_.clear();
     if (codes_) codes_->resize(count);
-    if (cells_) cell_of_.assign(count, 0);
+    if (cells_) cell_of_.assign(count, 0), distances_.assign(count, 0.0);
     for (SketchPart* part : {scan(), sketch()})
         if (part) {
             part->store.resize(count);
@@ -94,7 +95,7 @@ void Index::encode_into(const void* row, float bias, Encoded& out) const {
     if (cells_) {
         const float* centre = scan_->sketcher.centre().data();
         for (size_t i = 0; i < shape_.features; ++i) out.row[i] -= centre[i];
-        cells_->nearest(out.row.data(), &bias, 1, &out.cell);
+        cells_->nearest(out.row.data(), &bias, 1, &out.cell, &out.distance);
     }
 }
 
@@ -124,7 +125,7 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
             };
             if (scan_) keep(*scan_, entry.scan);
             if (sketch_) keep(*sketch_, entry.sketch);
-            if (cells_) cell_of_[id] = entry.cell;
+            if (cells_) cell_of_[id] = entry.cell, distances_[id] = entry.distance;
         }
     });
     return bad;
@@ -144,7 +145,9 @@ void Index::finish_build(size_t threads) {
             part->store.sort_by_factor();
         }
     if (cells_) import_cells(cell_of_.data());
+    for (size_t id = 0; cells_ && id < classes_; ++id) cells_->widen(cell_of_[id], distances_[id]);
     std::vector<uint16_t>().swap(cell_of_);
+    std::vector<double>().swap(distances_);
     if (tables_) codes_->build(*tables_, threads);
 }
 
@@ -160,7 +163,10 @@ void Index::apply(size_t id, const Encoded& entry) {
             if (after != kAbsent) tables_->insert(band, after, static_cast<uint32_t>(id));
             codes_->set(id, band, after);
         }
-    if (cells_) scan_->store.file(id, entry.cell);
+    if (cells_) {
+        scan_->store.file(id, entry.cell);
+        cells_->widen(entry.cell, entry.distance);
+    }
     const auto keep = [&](SketchStore& store, const SketchRow& row) {
         store.reserve_scales(row.factor, std::fabs(bias_[id]));
         store.set_code(id, row.code.data());
@@ -280,8 +286,13 @@ void Index::nearest_cells(const float* residuals, const float* biases, size_t co
     parallel_for((count + kScanTile - 1) / kScanTile, threads, [&](size_t task, size_t) {
         const size_t first = task * kScanTile;
         cells_->nearest(residuals + first * shape_.features, biases + first, std::min(kScanTile, count - first),
-                        out + first);
+                        out + first, nullptr);
     });
+}
+
+std::vector<double> Index::cell_radii() const {
+    IndexLock::Reading reading(lock_);
+    return cells_->radii();
 }
 
 void Index::export_cells(uint16_t* cell_of, size_t count) const {

@@ -78,9 +78,11 @@ public:
     // Position in ids of the first row whose squared norm is not finite (a NaN, an infinity, an overflow), or
     // ids.size().
     size_t first_bad_row(std::span<const int64_t> ids, size_t threads) const;
-    // Sets up classes_ = count empty entries; then set_cells if there are any; then encode in slices, then finish. encode returns the first row whose
-    // squared norm is not finite, or end.
+    // Sets up classes_ = count empty entries; then set_cells if there are any; then encode in slices, then finish.
+    // encode returns the first row whose squared norm is not finite, or end.
     void start_build(size_t count, const float* bias, const float* centre);
+    void set_cell_radii(const double* radii) { cells_->set_radii(radii); }
+    std::vector<double> cell_radii() const;
     void set_cells(const int8_t* centres, const float* biases, double scale) { cells_->set(centres, biases, scale); }
     // The cells of vectors (count, features), to find better centres.
     void nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads, uint16_t* out) const;
@@ -138,7 +140,8 @@ private:
     std::optional<BandTables> tables_;
     std::optional<SketchPart> scan_, sketch_;
     std::optional<Cells> cells_;
-    std::vector<uint16_t> cell_of_;  // only while building
+    std::vector<uint16_t> cell_of_;  // these two only while building
+    std::vector<double> distances_;
     std::vector<float> bias_, norms_;
     std::vector<uint8_t> removed_;  // empty until a class is removed
     std::vector<uint32_t> always_;

@@ -28,9 +28,9 @@ struct WinnerDetail {
 };
 
 constexpr uint32_t kNoClass = 0xffffffffu;
-constexpr size_t kBlock = 32;    // classes per block of the flat sketch
-constexpr int kQueryLevels = 7;  // a query coordinate is an integer in [-7, 7]
-constexpr size_t kScanTile = 4;  // queries that may share one pass over the codes
+constexpr size_t kBlock = 32;     // classes per block of the flat sketch
+constexpr int kQueryLevels = 7;   // a query coordinate is an integer in [-7, 7]
+constexpr size_t kScanTile = 4;   // queries that may share one pass over the codes
 constexpr int kCellLevels = 127;  // a coordinate is an integer in [-127, 127] where cells are chosen
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.

@@ -238,7 +238,8 @@ private:
         const SketchStore& store = index_.scan_->store;
         const int32_t* scores = scores_of(q);
         int32_t low = scores[0], high = scores[0];
-        for (size_t cell = 1; cell < total; ++cell) low = std::min(low, scores[cell]), high = std::max(high, scores[cell]);
+        for (size_t cell = 1; cell < total; ++cell)
+            low = std::min(low, scores[cell]), high = std::max(high, scores[cell]);
         const auto most = static_cast<uint32_t>(high);  // differences of 32-bit numbers fit 32 bits without a sign
         const int shift = std::bit_width((most - static_cast<uint32_t>(low)) / kCellRanks);
         const auto rank = [&](size_t cell) { return (most - static_cast<uint32_t>(scores[cell])) >> shift; };

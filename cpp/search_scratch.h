@@ -31,7 +31,7 @@ struct SearchScratch {
     std::vector<std::vector<float>> logits;
     std::vector<int32_t> cell_scores;               // [query][cell]
     std::vector<std::vector<uint32_t>> cell_lists;  // cells that each query scans, some of the best first
-    std::vector<uint32_t> starts, next, pairs;  // candidates sorted by class
+    std::vector<uint32_t> starts, next, pairs;      // candidates sorted by class
     std::vector<float> sums;
 };
 

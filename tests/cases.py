@@ -113,7 +113,7 @@ def integers(index: WTAIndex, queries: Array, candidates: int = 20, **options: A
             kept |= dict(zip(names, exported_sketch(index, kind), strict=True))
             kept[f"{kind} scales"] = np.array(index._state.sketch_scales(kind))
     if index.config.cells:
-        kept["cells"] = exported_cells(index)
+        kept |= {"cells": exported_cells(index), "cell radii": index._state.cell_radii()}
     return kept
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._reference import TINIEST, Floats, Ints
+from manyclass._reference import TINIEST, Floats, Ints, lane_sum
 from manyclass.config import HashConfig
 from manyclass.hasher import permutation
 
@@ -20,7 +20,7 @@ SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly 
 ROUNDS = 6
 CHUNK = 4096
 RANKS = 1024  # a query sorts its cells into so many: within one, the lowest come first
-MOST_BIAS = 2.0**30  # leaves the sum of products the other half of 32 bits
+MOST_EXTRA = 2.0**30  # leaves the sum of products the other half of 32 bits
 Doubles = npt.NDArray[np.float64]
 
 
@@ -50,40 +50,50 @@ def whole_levels(vectors: Floats) -> tuple[Floats, Doubles]:
 
 
 def products(levels: Floats, centres: Centres) -> Doubles:
-    """Return the products of vectors with all centres, (count, cells): exact, being whole numbers below 2^24 or 2^53."""
+    """Return the products of vectors with all centres, (count, cells): exact, as floats hold such whole numbers."""
     exact = np.float32 if levels.shape[1] * LEVELS**2 < 2**24 else np.float64
     sums: Doubles = (levels.astype(exact) @ centres.levels.T.astype(exact)).astype(np.float64)
     return sums
 
 
-def nearest(residuals: Floats, bias: Floats, centres: Centres) -> Ints:
-    """Return the cell of each class: the centre nearest to (row minus centre of all rows, bias); ties to the lowest."""
+def nearest(residuals: Floats, bias: Floats, centres: Centres) -> tuple[Ints, Doubles]:
+    """Return the cell of each class, the centre nearest to (row minus mean row, bias), and merit: see distances."""
     offsets, wide = centres.offsets(), centres.biases.astype(np.float64)
-    found = np.empty(len(residuals), np.int64)
+    found, merits = np.empty(len(residuals), np.int64), np.empty(len(residuals))
     for begin in range(0, len(residuals), CHUNK):
         part = slice(begin, begin + CHUNK)
         levels, units = whole_levels(residuals[part])
         merit = products(levels, centres) * (units * centres.scale)[:, None]
         merit += bias[part].astype(np.float64)[:, None] * wide - offsets
-        found[part] = merit.argmax(1)
-    return found
+        found[part], merits[part] = merit.argmax(1), merit.max(1)  # ties go to the lowest
+    return found, merits
 
 
-def scores(query: Floats, centres: Centres) -> Ints:
-    """Return the centres' logits for one query as whole numbers, (cells,), in a unit that suits the query."""
-    levels, unit = whole_levels(query[None])
-    dots = products(levels, centres)[0].astype(np.int64)
+def distance(residual: Floats, bias: np.float32, merit: float) -> float:
+    """Return how far a class is from its centre: |v - c|² = |v|² - 2 (v·c - |c|²/2)."""
+    length = float(lane_sum(residual * residual)) + float(bias) * float(bias)
+    return float(np.sqrt(max(0.0, length - 2 * merit)))
+
+
+def scores(query: Floats, centres: Centres, radii: Doubles) -> Ints:
+    """Return what each cell promises a query as whole numbers, (cells,), in a unit that suits the query.
+
+    It is the logit of the centre, and how far above it a class at the cell's edge is, in a typical direction.
+    """
+    levels, units = whole_levels(query[None])
+    dots: Ints = products(levels, centres)[0].astype(np.int64)
     wide = centres.biases.astype(np.float64)
-    bias_unit = np.abs(wide).max(initial=0) / MOST_BIAS
-    if bias_unit <= 0:
-        return dots
-    terms: Ints = np.rint(wide * (1 / max(unit[0] * centres.scale, bias_unit))).astype(np.int64)
-    return dots + terms
+    spread = np.sqrt(float(lane_sum(query * query)) + 1.0) / np.sqrt(float(len(query)))
+    least = (np.abs(wide).max() + spread * radii.max()) / MOST_EXTRA
+    unit = max(units[0] * centres.scale, least)
+    if unit > 0:
+        dots += np.rint((wide + spread * radii) * (1 / unit)).astype(np.int64)
+    return dots
 
 
-def chosen(query: Floats, centres: Centres, sizes: Ints, probes: int, limit: int) -> Ints:
+def chosen(query: Floats, centres: Centres, radii: Doubles, sizes: Ints, probes: int, limit: int) -> Ints:
     """Return the best `probes` cells; twice as many as long as they hold fewer than `limit` classes."""
-    merit = scores(query, centres)
+    merit = scores(query, centres, radii)
     highest = int(merit.max())
     shift = ((highest - int(merit.min())) // RANKS).bit_length()
     order = np.argsort((highest - merit) >> shift, kind="stable")
@@ -101,7 +111,7 @@ def find_centres(
 ) -> Centres:
     """Return centres by k-means over a sample of the rows, with the bias as one more coordinate.
 
-    file: the backend's `nearest`.
+    file: returns the nearest centre of each of some vectors, as `nearest` does.
     """
     cells = config.cells
     step = max(1, len(rows) // (SAMPLE_PER_CELL * cells))

@@ -51,6 +51,7 @@ def save_index(index: "WTAIndex", path: str) -> None:
         cells = np.empty(count, np.uint16)
         state.export_cells(cells)
         arrays |= {"cells": cells, "cell_centres": index._centres.levels, "cell_biases": index._centres.biases}
+        arrays["cell_radii"] = state.cell_radii()
         meta["cell_scale"] = index._centres.scale
     if config.always:
         arrays["always"] = index._always
@@ -101,6 +102,8 @@ def _restore(
     rows = rows["bf16"] if rows.dtype == BF16 else rows
     if rows.shape != (count, features):
         raise ValueError(f"rows have shape {rows.shape}, expected {(count, features)}")
+    if config.cells:  # before memory is taken for them
+        _array(arrays, "cell_centres", np.int8, (config.cells, features))
     index = cls(config, features)
     index._bind(_loaded(rows, arrays["rows"].dtype))
     bias, norms = _array(arrays, "bias", np.float32, (count,)), _array(arrays, "norms", np.float32, (count,))
@@ -158,11 +161,15 @@ def _restore_cells(index: "WTAIndex", meta: dict[str, Any], arrays: Arrays) -> N
     centres = _array(arrays, "cell_centres", np.int8, (count, index.features))
     biases = _array(arrays, "cell_biases", np.float32, (count,))
     cells = _array(arrays, "cells", np.uint16, (index.classes,))
+    radii = _array(arrays, "cell_radii", np.float64, (count,))
     if not (0 <= scale < 1e40 and np.isfinite(biases).all() and (centres > -128).all()):
         raise ValueError("impossible centres of cells")
+    if not ((radii >= 0) & (radii < 1e40)).all():
+        raise ValueError("impossible radii of cells")
     if (cells >= count).any():
         raise ValueError("a class is in a cell that is not there")
     index._set_centres(Centres(centres, biases, scale))
+    index._state.set_cell_radii(radii)
     index._state.import_cells(cells)
 
 

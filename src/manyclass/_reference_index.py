@@ -112,14 +112,17 @@ class ReferenceIndex:
 
     def set_cells(self, centres: npt.NDArray[np.int8], biases: Floats, scale: float) -> None:
         self.centres = partition.Centres(centres, biases, scale)
+        self.radii = np.zeros(self.cells)
 
     def nearest_cells(self, residuals: Floats, bias: Floats, threads: int, cells: npt.NDArray[np.uint16]) -> None:
-        cells[:] = partition.nearest(residuals, bias, self.centres)
+        cells[:] = partition.nearest(residuals, bias, self.centres)[0]
 
     def _file(self, i: int, row: Floats) -> None:
         if self.cells:
             residual = row - self.sketches["scan"].centre
-            self.cell_of[i] = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)[0]
+            (cell,), (merit,) = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)
+            self.cell_of[i] = cell
+            self.radii[cell] = max(self.radii[cell], partition.distance(residual, self._bias[i], merit))
 
     def encode(self, begin: int, end: int, threads: int) -> int:
         for i in range(begin, end):
@@ -238,7 +241,7 @@ class ReferenceIndex:
             if self.cells:
                 sizes = np.bincount(self.cell_of, minlength=self.cells)
                 limit = keep if "sketch" in self.sketches else candidates
-                scanned = partition.chosen(query, self.centres, sizes, probes, limit)
+                scanned = partition.chosen(query, self.centres, self.radii, sizes, probes, limit)
                 alive = alive[np.isin(self.cell_of[alive], scanned)]
             if "sketch" not in self.sketches:
                 return self.sketches["scan"].best(query, alive, candidates)
@@ -323,6 +326,12 @@ class ReferenceIndex:
         sketch = self.sketches[kind]
         sketch.codes[:], sketch.factors[:], sketch.biases[:] = codes, factors, biases
         sketch.scales, sketch.centre = [factor_scale, bias_scale], centre
+
+    def cell_radii(self) -> npt.NDArray[np.float64]:
+        return self.radii.copy()
+
+    def set_cell_radii(self, radii: npt.NDArray[np.float64]) -> None:
+        self.radii = radii.copy()
 
     def export_cells(self, cells: npt.NDArray[np.uint16]) -> None:
         cells[:] = self.cell_of

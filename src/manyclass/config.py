@@ -65,7 +65,9 @@ class HashConfig:
         if self.bands and self.scan_bits:
             raise ConfigError(f"bands={self.bands} and scan_bits={self.scan_bits} both find classes; set one to 0")
         if self.cells and not self.scan_bits:
-            raise ConfigError(f"cells={self.cells} are parts of a scan, and scan_bits=0 has none; set scan_bits or cells=0")
+            raise ConfigError(
+                f"cells={self.cells} are parts of a scan, and scan_bits=0 has none; set scan_bits or cells=0"
+            )
         if self.sketch_bits and not (self.bands or self.scan_bits):
             raise ConfigError(f"sketch_bits={self.sketch_bits} re-ranks what others find; set bands or scan_bits")
         if self.bands:
@@ -131,7 +133,9 @@ class HashConfig:
             raise ConfigError(f"window={self.window} is wider than features={features}; try {way_out}")
 
         if self.cells and features > MAX_CELL_FEATURES:
-            raise ConfigError(f"cells={self.cells} need features={features} to be at most {MAX_CELL_FEATURES}; try cells=0")
+            raise ConfigError(
+                f"cells={self.cells} need features={features} to be at most {MAX_CELL_FEATURES}; try cells=0"
+            )
 
     def cells_scanned(self, candidates: int) -> int:
         """Return how many cells a query scans: all of them times the root of candidates / cell_reach, rounded up."""
@@ -212,7 +216,7 @@ class HashConfig:
         headers = 12 * self.bands * 2**self.bucket_bits * blocks / max(1, classes) if self.bands else 0
         tables = self.bands * (code_bytes + 1.1 * id_bytes) + headers
         sketches = sum(bits / 8 + 4 for bits in (self.scan_bits, self.sketch_bits) if bits)
-        positions = 8 if self.scan_bits else 0  # where each class is in the scan, and back
+        positions = 8.0 if self.scan_bits else 0.0  # where each class is in the scan, and back
         if self.cells:  # which cell a class is in, and the blocks that are not full
             positions += 4 + self.cells * 16 * (self.scan_bits / 8 + 8) / max(1, classes)
         return 8 + tables + sketches + positions

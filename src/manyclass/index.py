@@ -429,9 +429,7 @@ class WTAIndex:
         self._centres = centres
         self._state.set_cells(centres.levels, centres.biases, centres.scale)
 
-    def _nearest_cells(
-        self, residuals: Floats, bias: Floats, centres: Centres, threads: int
-    ) -> npt.NDArray[np.uint16]:
+    def _nearest_cells(self, residuals: Floats, bias: Floats, centres: Centres, threads: int) -> npt.NDArray[np.uint16]:
         self._set_centres(centres)
         cells = np.empty(len(residuals), np.uint16)
         self._state.nearest_cells(residuals, bias, threads, cells)
