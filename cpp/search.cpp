@@ -98,7 +98,7 @@ private:
             });
             gather_lists(splits, true);
         } else if (index_.scan_) {
-            index_.cells_ ? by_cells() : by_flat_scan();
+            index_.cells_&& plan_.probes < index_.cells_->count() ? by_cells() : by_flat_scan();
             if (index_.sketch_) refine();
         } else {
             return parallel_for(count_, plan_.threads, [&](size_t q, size_t) { everything(q); });
@@ -276,9 +276,10 @@ private:
             SketchQuery& sketch = worker.sketch[q];
             sketcher.encode_query(query(first + q), store.factor_scale(), store.bias_scale(), true, sketch);
             BestList& list = lists_[(first + q) * splits + split];
-            list.start(limit, kSampleRoom);
+            list.start(limit, 2 * kBlock);
+            const size_t room = std::min(list.capacity(), 2 * limit + 2 * kBlock);  // cut early: floors rise quickly
             ScanQuery& scan = worker.scans[q];
-            scan = {sketch.tables.data(), sketch.alpha, sketch.beta, -32768, list.data(), 0, list.capacity()};
+            scan = {sketch.tables.data(), sketch.alpha, sketch.beta, -32768, list.data(), 0, room};
             const std::vector<uint32_t>& cells = cell_lists_[first + q];
             for (size_t i = split; i < cells.size(); i += splits)
                 if (i < kLeadCells)

@@ -259,6 +259,7 @@ size_t SketchStore::bytes() const {
 }
 
 int SketchStore::bound(size_t span, const SketchQuery& query) const {
+    if (!cells_.empty()) return 32767;
     const Bound& most = bounds_[span];
     // Each rounded product may be half a unit above the true one.
     return q15_product(query.reach, most.factor) + q15_product(most.bias, query.beta) + 2;

@@ -81,7 +81,7 @@ public:
     const std::vector<uint32_t>& cell_blocks(size_t cell) const { return cells_[cell].blocks; }
     size_t cell_size(size_t cell) const { return cells_[cell].size; }
 
-    size_t blocks() const { return (classes_ + kBlock - 1) / kBlock; }
+    size_t blocks() const { return cells_.empty() ? (classes_ + kBlock - 1) / kBlock : ids_.size() / kBlock; }
     size_t spans() const { return (blocks() + kSpanBlocks - 1) / kSpanBlocks; }
     // The best score that the query could get from any class of the span.
     int bound(size_t span, const SketchQuery& query) const;

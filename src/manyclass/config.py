@@ -9,8 +9,11 @@ from manyclass.errors import ConfigError
 MAX_BUCKET_BITS = 24
 MAX_SKETCH_BITS = 4096
 MAX_CELLS = 65_535
+CELL_FEATURES = 1024  # above this, choosing cells was not measured
 MAX_CELL_FEATURES = 65_536  # more could overflow 32-bit sums
 FLAT_SCAN_CLASSES = 400_000  # above this, tables beat a flat pass over the sketch: docs/how_it_works.md has the figure
+CELL_CLASSES = 100_000  # from here on cells make a scan quicker at the same accuracy, on both data sets measured
+CLASSES_PER_CELL = 256
 EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
 
 
@@ -34,7 +37,7 @@ class HashConfig:
     always: int = 0  # classes that are looked at for every query: those with the largest bias and norm
     scan_bits: int = 0  # sign bits per class that are scanned for every query; a multiple of 32
     cells: int = 0  # parts of the scan: a query passes over the likeliest only; 0 scans everything
-    cell_reach: int = 1000  # candidates that make a query scan all cells; fewer scan the root of their share
+    cell_reach: int = 500  # candidates for which all cells are scanned; for fewer, the square root of that share
     sketch_bits: int = 0  # sign bits per class that re-rank what tables or scan found; a multiple of 32
     candidates: int = 300  # [K] classes that get an exact logit, unless a search says otherwise
     output: Literal["softmax", "logistic"] = "softmax"
@@ -235,6 +238,10 @@ def _preferences(
     bits = 128 if target < 0.95 else 256 if target <= 0.99 else 512
     bits = min(2 * bits if features > 1024 else bits, 2 * max(32, width))
     flat = [cls.flat_sketch(b, **changes) for b in (bits, 128, 64, 32) if b <= bits]
+    if CELL_CLASSES <= classes <= FLAT_SCAN_CLASSES and features <= CELL_FEATURES and target <= 0.99:
+        # Cells lose a little of what a scan finds: not for targets that leave no room for it.
+        parts = 0 if changes.get("scan_bits") == 0 else classes // CLASSES_PER_CELL
+        return [cls.flat_sketch(bits, **{"cells": parts, **changes}), *flat]
     if classes <= FLAT_SCAN_CLASSES or features < 16:
         return flat
     return [*(cls.probed_tables(classes, features, bands, **changes) for bands in (64, 48, 32)), *flat]
