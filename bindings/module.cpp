@@ -350,6 +350,7 @@ NB_MODULE(_native, m) {
                  parts["tables"] = index.table_bytes();
                  parts["codes"] = index.code_bytes();
                  parts["scan"] = index.scan() ? index.scan()->store.bytes() : 0;
+                 if (index.cells()) parts["cells"] = index.cells()->bytes();
                  parts["sketch"] = index.sketch() ? index.sketch()->store.bytes() : 0;
                  parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
                  return parts;

@@ -103,7 +103,7 @@ void Cells::scores(const float* const* queries, size_t count, size_t begin, size
         const double length = std::sqrt(kernels().sum_squares(queries[q], features_) + 1.0);
         const double spread = length / std::sqrt(static_cast<double>(features_));
         const double unit = std::max(units[q], (largest_bias_ + spread * widest) / kMostExtra);
-        if (unit <= 0) continue;
+        if (unit < 1e-300) continue;  // nothing to add, or a file with an absurd scale
         const double per_unit = 1 / unit;
         for (size_t cell = begin; cell < end; ++cell)
             out[q][cell] += rounded((biases_[cell] + spread * radii_[cell]) * per_unit);

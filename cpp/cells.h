@@ -15,6 +15,7 @@ class Cells {
 public:
     Cells(size_t features, size_t count);
     size_t count() const { return count_; }
+    size_t bytes() const { return centres_.capacity() + 3 * count_ * sizeof(double); }
     // centres [count][features], in units of `scale`; biases [count].
     void set(const int8_t* centres, const float* biases, double scale);
     // The cells of up to kScanTile classes: the centres nearest to (residual, bias); ties go to the lowest.

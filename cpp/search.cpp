@@ -20,7 +20,8 @@ constexpr size_t kFeatureBlock =
     2048;  // a dot product is summed in pieces of this size: half of 64 queries' pieces fit L2
 constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
 constexpr size_t kCellRanks = 1024;
-constexpr size_t kLeadCells = 4;  // cells that a query scans first, to know how good a candidate must be
+static_assert(kQueryBlock <= 64);  // queries that ask for a cell are bits of a word
+constexpr size_t kLeadCells = 4;   // cells that a query scans first, to know how good a candidate must be
 constexpr float kNothing = -std::numeric_limits<float>::infinity();
 
 // Orders floats as best_first_key orders integers.

@@ -86,7 +86,7 @@ def scores(query: Floats, centres: Centres, radii: Doubles) -> Ints:
     spread = np.sqrt(float(lane_sum(query * query)) + 1.0) / np.sqrt(float(len(query)))
     least = (np.abs(wide).max() + spread * radii.max()) / MOST_EXTRA
     unit = max(units[0] * centres.scale, least)
-    if unit > 0:
+    if unit >= 1e-300:
         dots += np.rint((wide + spread * radii) * (1 / unit)).astype(np.int64)
     return dots
 
