@@ -37,7 +37,7 @@ class HashConfig:
     always: int = 0  # classes that are looked at for every query: those with the largest bias and norm
     scan_bits: int = 0  # sign bits per class that are scanned for every query; a multiple of 32
     cells: int = 0  # parts of the scan: a query passes over the likeliest only; 0 scans everything
-    cell_reach: int = 500  # candidates for which all cells are scanned; for fewer, the square root of that share
+    cell_reach: int = 400  # candidates for which all cells are scanned; for fewer, the square root of that share
     sketch_bits: int = 0  # sign bits per class that re-rank what tables or scan found; a multiple of 32
     candidates: int = 300  # [K] classes that get an exact logit, unless a search says otherwise
     output: Literal["softmax", "logistic"] = "softmax"
