@@ -36,7 +36,7 @@ constexpr Pipeline kPipelines[] = {
     {"re-score", 20, 2, 16, 1, 0, 0, 30, 90, true, true},
     {"flat sketch", 0, 0, 0, 1, 96, 0, 60, 60, true, false},
     {"flat sketch, re-ranked", 0, 0, 0, 1, 64, 160, 40, 120, true, false},
-    {"cells", 0, 0, 0, 6, 96, 0, 60, 60, true, false, 9},
+    {"cells", 0, 0, 0, 8, 96, 0, 60, 60, true, false, 9},
     {"tables and sketch", 20, 2, 16, 1, 0, 64, 30, 200, true, false},
     {"probes and sketch", 24, 3, 4, 4, 0, 160, 40, 2000, false, false},
     {"exhaustive", 0, 0, 0, 1, 0, 0, kClasses + kSpare, kClasses + kSpare, true, false},
@@ -108,7 +108,8 @@ public:
         if (pipeline_.cells) {  // random centres: classes change cells often
             std::vector<int8_t> centres(pipeline_.cells * kFeatures);
             for (int8_t& level : centres) level = static_cast<int8_t>(static_cast<int>(random_() % 255) - 127);
-            const std::vector<float> biases(pipeline_.cells, 0.0f);
+            std::vector<float> biases(pipeline_.cells, 0.0f);
+            biases.back() = -1e6f;  // stays empty and comes last: all other cells are scanned, so no class is missed
             index_.set_cells(centres.data(), biases.data(), 0.01);
         }
         if (index_.encode(0, kClasses, 2) != kClasses) fail(pipeline_, "encode refused a row", 0);
