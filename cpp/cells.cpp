@@ -8,6 +8,7 @@
 namespace manyclass {
 namespace {
 
+constexpr double kFarthest = 1e39;      // a length may overflow where a file's centre is absurd
 constexpr double kMostExtra = 1 << 30;  // leaves the sum of products the other half of 32 bits
 
 // Adding and taking away this rounds to the nearest whole number, ties to even, and vectorises; nearbyint is a call.
@@ -83,7 +84,7 @@ void Cells::nearest(const float* residuals, const float* biases, size_t count, u
         out[v] = static_cast<uint16_t>(best);
         if (!distances) continue;
         const double bias = biases[v], length = kernels().sum_squares(residuals + v * features_, features_);
-        distances[v] = std::sqrt(std::max(0.0, (length + bias * bias) - 2 * highest));
+        distances[v] = std::min(kFarthest, std::sqrt(std::max(0.0, (length + bias * bias) - 2 * highest)));
     }
 }
 

@@ -20,6 +20,7 @@ SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly 
 ROUNDS = 6
 CHUNK = 4096
 RANKS = 1024  # a query sorts its cells into so many: within one, the lowest come first
+FARTHEST = 1e39  # a length may overflow where a file's centre is absurd
 MOST_EXTRA = 2.0**30  # leaves the sum of products the other half of 32 bits
 Doubles = npt.NDArray[np.float64]
 
@@ -72,7 +73,7 @@ def nearest(residuals: Floats, bias: Floats, centres: Centres) -> tuple[Ints, Do
 def distance(residual: Floats, bias: np.float32, merit: float) -> float:
     """Return how far a class is from its centre: |v - c|² = |v|² - 2 (v·c - |c|²/2)."""
     length = float(lane_sum(residual * residual)) + float(bias) * float(bias)
-    return float(np.sqrt(max(0.0, length - 2 * merit)))
+    return min(FARTHEST, float(np.sqrt(max(0.0, length - 2 * merit))))
 
 
 def scores(query: Floats, centres: Centres, radii: Doubles) -> Ints:
