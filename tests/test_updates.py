@@ -237,7 +237,9 @@ class Versions:
 def test_searches_beside_a_refresh_see_each_row_whole_and_every_class(pipeline: str, threads: int) -> None:
     classes, features = 400, 40
     versions = Versions(classes, features)
-    index = WTAIndex.build(versions.patterns[0].copy(), config=PIPELINES[pipeline].with_(breadth=6))
+    index = WTAIndex.build(
+        versions.patterns[0].copy(), config=PIPELINES[pipeline].with_(breadth=6, cell_reach=60)
+    )  # all cells
     failures: list[str] = []
     stop = time.monotonic() + SECONDS
     counts = [0, 0]
