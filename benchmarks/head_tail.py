@@ -19,7 +19,7 @@ DRAWS = 500
 def problem(samples: int) -> tuple[mct.WTASoftmax, torch.Tensor, torch.Tensor]:
     """Return a head whose shared candidates miss much of the probability, and a batch."""
     torch.manual_seed(0)
-    head = mct.WTASoftmax(FEATURES, CLASSES, shared_limit=SHARED, tail=samples, meter_every=0)
+    head = mct.WTASoftmax(FEATURES, CLASSES, shared_limit=SHARED, tail=samples, meter_every=0, seed=samples)
     with torch.no_grad():
         head.weight.normal_()
     labels = torch.randint(CLASSES, (BATCH,))
