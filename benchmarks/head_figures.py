@@ -10,7 +10,7 @@ from statistics import mean
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import LogLocator, PercentFormatter
 from rich.console import Console
 
 from benchmarks import head_tables as tables
@@ -28,6 +28,9 @@ LOOKS = {  # colour and width of a head in every figure
     "sampled": ("#2a9d4a", 1.8),
     "full softmax": ("#5b6670", 1.8),
 }
+
+
+NAMES = {"shared": "manyclass, shared\ncandidates", "own": "manyclass, own\ncandidates"}
 
 
 def look(head: str) -> dict:
@@ -49,7 +52,8 @@ def label_ends(axis: Axes, ends: dict[str, float], logarithmic: bool = False) ->
     heights = spread([place(end) for end in ends.values()], gap=0.065)
     lift = max(0.0, 0.02 - min(heights))
     for head, height in zip(ends, heights, strict=True):
-        axis.text(1.02, height + lift, head, color=LOOKS[head][0], va="center", fontsize=9, transform=axis.transAxes)
+        name = NAMES.get(head, head)
+        axis.text(1.02, height + lift, name, color=LOOKS[head][0], va="center", fontsize=9, transform=axis.transAxes)
 
 
 def draw_steps(records: list[dict], target: Path) -> None:
@@ -177,7 +181,9 @@ def draw_demo(records: list[dict], target: Path) -> None:
         ends[head] = accuracy[-1]
     seconds.set(xlabel="seconds of training", ylabel="accuracy on new examples", xlim=(0, None), ylim=(0, None))
     steps.set(xscale="log", xlabel="steps")
-    one_two_five(steps.xaxis)
+    steps.xaxis.set_major_locator(LogLocator())
+    steps.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    steps.minorticks_off()
     seconds.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     label_ends(steps, ends)
     finish(figure, "head_demo", target)
@@ -197,7 +203,8 @@ def measured(records: list[dict]) -> str:
     """Return one line on where the numbers come from."""
     machine = records[-1]["machine"]
     file = f"../benchmarks/results/heads/{records[-1]['stage']}.jsonl"
-    return f"{machine['cores']} cores of an {machine['cpu']}, {machine['threads']} threads, [records]({file})"
+    threads = "one thread" if machine["threads"] == 1 else f"{machine['threads']} threads"
+    return f"{machine['cores']} cores of an {machine['cpu']}, {threads} per run, [records]({file})"
 
 
 def draw_all(source: Path, console: Console) -> None:
