@@ -94,7 +94,8 @@ def run(log: Log, stage: str) -> None:
         )
         for share in range(log.threads)
     ]
-    if any([worker.wait() for worker in workers]):
+    codes = [worker.wait() for worker in workers]
+    if any(codes):
         raise SystemExit(f"a run of stage {stage} failed; start it again to go on")
 
 

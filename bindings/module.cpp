@@ -29,7 +29,7 @@ class BoundIndex {
 public:
     BoundIndex(size_t features, bool skip_silent, bool rescore, bool blocked,
                std::optional<In<uint32_t, 2>> permutations, std::optional<In<uint32_t, 3>> offsets, size_t bands,
-               bool exact_keys, size_t scan_bits, size_t sketch_bits, std::optional<In<float, 3>> signs) {
+               bool exact_keys, size_t scan_bits, size_t sketch_bits, std::optional<In<float, 3>> signs, size_t cells) {
         std::optional<Hasher> hasher;
         size_t bucket_bits = 0;
         if (permutations && offsets) {
@@ -55,8 +55,9 @@ public:
                     "signs do not fit the sketch");
             return Sketcher(features, bits, width, signs->data());
         };
+        require(cells == 0 || (scan_bits > 0 && cells <= 65'535 && features <= 65'536), "cells");
         bucket_bits_ = bucket_bits;
-        index = std::make_unique<Index>(Index::Shape{features, skip_silent, rescore, blocked}, std::move(hasher),
+        index = std::make_unique<Index>(Index::Shape{features, skip_silent, rescore, blocked, cells}, std::move(hasher),
                                         bucket_bits, make_sketcher(scan_bits), make_sketcher(sketch_bits));
         features_ = features;
     }
@@ -221,6 +222,35 @@ public:
         index->import_sketch(target, codes.data(), factors.data(), biases.data(), factor_scale, bias_scale);
     }
 
+    void set_cells(In<int8_t, 2> centres, In<float, 1> biases, double scale) {
+        require(index->cells() && centres.shape(0) == index->cells()->count() && centres.shape(1) == features_ &&
+                    biases.size() == centres.shape(0),
+                "cell centres");
+        index->set_cells(centres.data(), biases.data(), scale);
+    }
+
+    void nearest_cells(In<float, 2> residuals, In<float, 1> biases, size_t threads, Out<uint16_t, 1> out) {
+        require(index->cells() && residuals.shape(1) == features_ && biases.size() == residuals.shape(0) &&
+                    out.size() == residuals.shape(0),
+                "vectors to be filed");
+        nb::gil_scoped_release unlocked;
+        index->nearest_cells(residuals.data(), biases.data(), out.size(), threads, out.data());
+    }
+
+    void export_cells(Out<uint16_t, 1> cells) {
+        require(index->cells() != nullptr, "the index has no cells");
+        nb::gil_scoped_release unlocked;
+        index->export_cells(cells.data(), cells.size());
+    }
+
+    void import_cells(In<uint16_t, 1> cells) {
+        require(index->cells() && cells.size() == index->classes(), "cells");
+        for (size_t i = 0; i < cells.size(); ++i)
+            require(cells.data()[i] < index->cells()->count(), "cell out of range");
+        nb::gil_scoped_release unlocked;
+        index->import_cells(cells.data());
+    }
+
     void set_state(In<float, 1> bias, In<float, 1> norms, std::optional<In<uint8_t, 1>> removed) {
         require(norms.size() == bias.size() && bias.size() <= index->rows().count, "state");
         const uint8_t* removed_data = data_or_null(removed, bias.size(), "removed");
@@ -260,10 +290,10 @@ NB_MODULE(_native, m) {
     bind_row_update(m);
     nb::class_<BoundIndex>(m, "Index")
         .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
-                      bool, size_t, size_t, std::optional<In<float, 3>>>(),
+                      bool, size_t, size_t, std::optional<In<float, 3>>, size_t>(),
              nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
              nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"), nb::arg("exact_keys"),
-             nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none())
+             nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none(), nb::arg("cells"))
         .def("bind_rows", &BoundIndex::bind_rows)
         .def("first_bad_row", &BoundIndex::first_bad_row)
         .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(),
@@ -289,6 +319,20 @@ NB_MODULE(_native, m) {
         .def("import_codes", &BoundIndex::import_codes)
         .def("export_sketch", &BoundIndex::export_sketch)
         .def("import_sketch", &BoundIndex::import_sketch)
+        .def("set_cells", &BoundIndex::set_cells)
+        .def("cell_radii",
+             [](BoundIndex& self) {
+                 require(self.index->cells() != nullptr, "the index has no cells");
+                 return copied(self.index->cell_radii());
+             })
+        .def("set_cell_radii",
+             [](BoundIndex& self, In<double, 1> radii) {
+                 require(self.index->cells() && radii.size() == self.index->cells()->count(), "radii");
+                 self.index->set_cell_radii(radii.data());
+             })
+        .def("nearest_cells", &BoundIndex::nearest_cells)
+        .def("export_cells", &BoundIndex::export_cells)
+        .def("import_cells", &BoundIndex::import_cells)
         .def("set_state", &BoundIndex::set_state, nb::arg("bias"), nb::arg("norms"), nb::arg("removed").none())
         .def("bias", [](BoundIndex& self) { return copied(self.index->bias()); })
         .def("norms", [](BoundIndex& self) { return copied(self.index->norms()); })
@@ -307,6 +351,7 @@ NB_MODULE(_native, m) {
                  parts["tables"] = index.table_bytes();
                  parts["codes"] = index.code_bytes();
                  parts["scan"] = index.scan() ? index.scan()->store.bytes() : 0;
+                 if (index.cells()) parts["cells"] = index.cells()->bytes();
                  parts["sketch"] = index.sketch() ? index.sketch()->store.bytes() : 0;
                  parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
                  return parts;

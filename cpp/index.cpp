@@ -22,6 +22,8 @@ struct Index::Encoded {
     bool filed = false;  // false: constant row, kept out of the tables
     float norm = 0;
     SketchRow scan, sketch;
+    uint16_t cell = 0;
+    double distance = 0;  // from the cell's centre
 };
 
 Index::~Index() {
@@ -37,6 +39,7 @@ Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bit
     }
     if (scanner) scan_.emplace(std::move(*scanner), true);
     if (sketcher) sketch_.emplace(std::move(*sketcher), false);
+    if (scan_ && shape.cells) cells_.emplace(shape.features, shape.cells);
 }
 
 void Index::bind_rows(const RowsView& rows) {
@@ -70,6 +73,7 @@ void Index::start_build(size_t count, const float* bias, const float* centre) {
     norms_.assign(count, 0.0f);
     removed_.clear();
     if (codes_) codes_->resize(count);
+    if (cells_) cell_of_.assign(count, 0), distances_.assign(count, 0.0);
     for (SketchPart* part : {scan(), sketch()})
         if (part) {
             part->store.resize(count);
@@ -78,7 +82,7 @@ void Index::start_build(size_t count, const float* bias, const float* centre) {
         }
 }
 
-void Index::encode_into(size_t, const void* row, Encoded& out) const {
+void Index::encode_into(const void* row, float bias, Encoded& out) const {
     out.row.resize(shape_.features);
     kernels().load_row(row, rows_.type, shape_.features, out.row.data());
     out.norm = std::sqrt(kernels().sum_squares(out.row.data(), shape_.features));
@@ -88,6 +92,11 @@ void Index::encode_into(size_t, const void* row, Encoded& out) const {
     }
     if (scan_) scan_->sketcher.encode_row(out.row.data(), out.scan);
     if (sketch_) sketch_->sketcher.encode_row(out.row.data(), out.sketch);
+    if (cells_) {
+        const float* centre = scan_->sketcher.centre().data();
+        for (size_t i = 0; i < shape_.features; ++i) out.row[i] -= centre[i];
+        cells_->nearest(out.row.data(), &bias, 1, &out.cell, &out.distance);
+    }
 }
 
 size_t Index::encode(size_t begin, size_t end, size_t threads) {
@@ -101,7 +110,7 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
         const size_t low = std::max(begin, (first + task) * slice_rows);
         const size_t high = std::min(end, (first + task + 1) * slice_rows);
         for (size_t id = low; id < high; ++id) {
-            encode_into(id, rows_.row(id), entry);
+            encode_into(rows_.row(id), bias_[id], entry);
             norms_[id] = entry.norm;
             if (!std::isfinite(entry.norm)) {
                 size_t seen = bad.load();
@@ -116,6 +125,7 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
             };
             if (scan_) keep(*scan_, entry.scan);
             if (sketch_) keep(*sketch_, entry.sketch);
+            if (cells_) cell_of_[id] = entry.cell, distances_[id] = entry.distance;
         }
     });
     return bad;
@@ -134,6 +144,10 @@ void Index::finish_build(size_t threads) {
             std::vector<float>().swap(part->factors);
             part->store.sort_by_factor();
         }
+    if (cells_) import_cells(cell_of_.data());
+    for (size_t id = 0; cells_ && id < classes_; ++id) cells_->widen(cell_of_[id], distances_[id]);
+    std::vector<uint16_t>().swap(cell_of_);
+    std::vector<double>().swap(distances_);
     if (tables_) codes_->build(*tables_, threads);
 }
 
@@ -149,6 +163,10 @@ void Index::apply(size_t id, const Encoded& entry) {
             if (after != kAbsent) tables_->insert(band, after, static_cast<uint32_t>(id));
             codes_->set(id, band, after);
         }
+    if (cells_) {
+        scan_->store.file(id, entry.cell);
+        cells_->widen(entry.cell, entry.distance);
+    }
     const auto keep = [&](SketchStore& store, const SketchRow& row) {
         store.reserve_scales(row.factor, std::fabs(bias_[id]));
         store.set_code(id, row.code.data());
@@ -171,7 +189,8 @@ size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std
             constexpr size_t step = 16;
             parallel_for((n + step - 1) / step, threads, [&](size_t task, size_t) {
                 for (size_t i = task * step; i < std::min(n, (task + 1) * step); ++i)
-                    encode_into(static_cast<size_t>(ids[begin + i]), source(i), entries[i]);
+                    encode_into(source(i), bias ? bias[begin + i] : bias_[static_cast<size_t>(ids[begin + i])],
+                                entries[i]);
             });
         }
         IndexLock::Writing writing(lock_);
@@ -188,7 +207,8 @@ size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std
 void Index::append(size_t count, const float* bias, size_t threads) {
     const size_t first = classes_;
     std::vector<Encoded> entries(count);
-    parallel_for(count, threads, [&](size_t i, size_t) { encode_into(first + i, rows_.row(first + i), entries[i]); });
+    parallel_for(count, threads,
+                 [&](size_t i, size_t) { encode_into(rows_.row(first + i), bias ? bias[i] : 0.0f, entries[i]); });
     IndexLock::Writing writing(lock_);
     bias_.resize(first + count, 0.0f);
     norms_.resize(first + count, 0.0f);
@@ -200,6 +220,7 @@ void Index::append(size_t count, const float* bias, size_t threads) {
     }
     if (scan_) scan_->store.resize(first + count);
     if (sketch_) sketch_->store.resize(first + count);
+    for (size_t i = 0; cells_ && i < count; ++i) scan_->store.file(first + i, entries[i].cell);
     for (size_t i = 0; i < count; ++i) apply(first + i, entries[i]);
     classes_ = first + count;
 }
@@ -258,6 +279,26 @@ void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* facto
         part.store.get_code(id, codes + id * part.sketcher.code_bytes());
         part.store.get_raw(id, factors[id], biases[id]);
     }
+}
+
+void Index::nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads,
+                          uint16_t* out) const {
+    parallel_for((count + kScanTile - 1) / kScanTile, threads, [&](size_t task, size_t) {
+        const size_t first = task * kScanTile;
+        cells_->nearest(residuals + first * shape_.features, biases + first, std::min(kScanTile, count - first),
+                        out + first, nullptr);
+    });
+}
+
+std::vector<double> Index::cell_radii() const {
+    IndexLock::Reading reading(lock_);
+    return cells_->radii();
+}
+
+void Index::export_cells(uint16_t* cell_of, size_t count) const {
+    IndexLock::Reading reading(lock_);
+    for (size_t id = 0; id < std::min(count, classes_); ++id)
+        cell_of[id] = static_cast<uint16_t>(scan_->store.cell_of(id));
 }
 
 void Index::import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,

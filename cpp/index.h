@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "band_tables.h"
+#include "cells.h"
 #include "code_store.h"
 #include "hasher.h"
 #include "index_lock.h"
@@ -32,7 +33,8 @@ struct RowsView {
 struct SearchPlan {
     size_t candidates;  // classes that get an exact logit
     size_t keep;        // classes the tables hand on to the sketch or the re-score
-    size_t probes;      // 1: every band's own bucket; more: this many buckets per band at most, best first
+    size_t probes;      // tables: 1: every band's own bucket; more: this many buckets per band at most, best first.
+                        // Scan with cells: how many of them
     size_t threads;
 };
 
@@ -60,6 +62,7 @@ public:
     struct Shape {
         size_t features;
         bool skip_silent = true, rescore = false, blocked = true;
+        size_t cells = 0;  // parts of the scan; 0: it is not parted
     };
     // hasher: tables with buckets of that many bits. scanner: a sketch of every class that is scanned flat.
     // sketcher: a sketch that re-ranks what tables or scan found.
@@ -75,9 +78,14 @@ public:
     // Position in ids of the first row whose squared norm is not finite (a NaN, an infinity, an overflow), or
     // ids.size().
     size_t first_bad_row(std::span<const int64_t> ids, size_t threads) const;
-    // Sets up classes_ = count empty entries; then encode in slices, then finish. encode returns the first row whose
-    // squared norm is not finite, or end.
+    // Sets up classes_ = count empty entries; then set_cells if there are any; then encode in slices, then finish.
+    // encode returns the first row whose squared norm is not finite, or end.
     void start_build(size_t count, const float* bias, const float* centre);
+    void set_cell_radii(const double* radii) { cells_->set_radii(radii); }
+    std::vector<double> cell_radii() const;
+    void set_cells(const int8_t* centres, const float* biases, double scale) { cells_->set(centres, biases, scale); }
+    // The cells of vectors (count, features), to find better centres.
+    void nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads, uint16_t* out) const;
     size_t encode(size_t begin, size_t end, size_t threads);
     void finish_build(size_t threads);
 
@@ -107,10 +115,13 @@ public:
     void export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases, size_t count) const;
     void import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,
                        double factor_scale, double bias_scale);
+    void export_cells(uint16_t* cell_of, size_t count) const;
+    void import_cells(const uint16_t* cell_of) { scan_->store.sort_by_cell(cells_->count(), cell_of); }
     void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed);
     std::vector<float> bias() const;
     std::vector<float> norms() const;
     std::vector<uint8_t> removed() const;
+    const Cells* cells() const { return cells_ ? &*cells_ : nullptr; }
     const Hasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
     size_t table_bytes() const { return tables_ ? tables_->bytes() : 0; }
     size_t code_bytes() const { return codes_ ? codes_->bytes() : 0; }
@@ -118,7 +129,7 @@ public:
 private:
     friend class Search;
     struct Encoded;
-    void encode_into(size_t id, const void* row, Encoded& out) const;
+    void encode_into(const void* row, float bias, Encoded& out) const;
     void apply(size_t id, const Encoded& entry);
 
     Shape shape_;
@@ -128,6 +139,9 @@ private:
     std::optional<CodeStore> codes_;
     std::optional<BandTables> tables_;
     std::optional<SketchPart> scan_, sketch_;
+    std::optional<Cells> cells_;
+    std::vector<uint16_t> cell_of_;  // these two only while building
+    std::vector<double> distances_;
     std::vector<float> bias_, norms_;
     std::vector<uint8_t> removed_;  // empty until a class is removed
     std::vector<uint32_t> always_;

@@ -30,9 +30,10 @@ struct WinnerDetail {
 struct RowRule;  // row_update.h
 
 constexpr uint32_t kNoClass = 0xffffffffu;
-constexpr size_t kBlock = 32;    // classes per block of the flat sketch
-constexpr int kQueryLevels = 7;  // a query coordinate is an integer in [-7, 7]
-constexpr size_t kScanTile = 4;  // queries that may share one pass over the codes
+constexpr size_t kBlock = 32;     // classes per block of the flat sketch
+constexpr int kQueryLevels = 7;   // a query coordinate is an integer in [-7, 7]
+constexpr size_t kScanTile = 4;   // queries that may share one pass over the codes
+constexpr int kCellLevels = 127;  // a coordinate is an integer in [-127, 127] where cells are chosen
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
 struct ScanQuery {
@@ -70,6 +71,10 @@ struct Kernels {
     // Appends keys of counters strictly above floor; returns where it stopped, as scan_sketch does.
     size_t (*scan_counters)(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
                             uint64_t* kept, size_t* count, size_t capacity);
+    // out[v][cell] = product of centre `cell`, of those begin..end, with each of up to kScanTile vectors; width is a
+    // multiple of 16.
+    void (*cell_dots)(const int8_t* centres, size_t width, size_t begin, size_t end, const int16_t* const* vectors,
+                      size_t count, int32_t* const* out);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
     void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
     // Adds the sum of weights[j] * rows[j] to `out`.

@@ -14,7 +14,9 @@ namespace manyclass {
 struct SearchWorker {
     QueryWinners winners;
     ProbeList probes;
-    SketchQuery sketch[kScanTile];
+    std::vector<SketchQuery> sketch;
+    std::vector<ScanQuery> scans;
+    std::vector<uint64_t> asking;  // for each cell, one bit per query that scans it
     std::vector<uint16_t> counters;
     std::vector<uint32_t> hits;
     std::vector<uint64_t> ranked;
@@ -27,7 +29,9 @@ struct SearchScratch {
     std::vector<BestList> lists;             // what each (query, share of the classes) found
     std::vector<std::vector<uint32_t>> ids;  // candidates of each query
     std::vector<std::vector<float>> logits;
-    std::vector<uint32_t> starts, next, pairs;  // candidates sorted by class
+    std::vector<int32_t> cell_scores;               // [query][cell]
+    std::vector<std::vector<uint32_t>> cell_lists;  // cells that each query scans, some of the best first
+    std::vector<uint32_t> starts, next, pairs;      // candidates sorted by class
     std::vector<float> sums;
 };
 

@@ -128,6 +128,11 @@ SketchStore::SketchStore(size_t bits, bool flat)
 void SketchStore::resize(size_t classes) {
     const size_t before = classes_;
     classes_ = classes;
+    if (!cells_.empty()) {
+        positions_.resize(classes, kNoClass);
+        cell_of_.resize(classes, kNoCell);
+        return;
+    }
     data_.resize(flat_ ? blocks() * block_bytes_ : classes * record_bytes_, true);
     if (!flat_) return;
     ids_.resize(blocks() * kBlock, kNoClass);
@@ -176,7 +181,85 @@ void SketchStore::sort_by_factor() {
     }
 }
 
+void SketchStore::sort_by_cell(size_t cells, const uint16_t* cell_of) {
+    SketchStore filed(bits_, true);
+    filed.cells_.resize(cells);
+    filed.resize(classes_);
+    filed.set_scales(factor_scale_, bias_scale_);
+    // Cell by cell, so that the blocks of each are neighbours.
+    std::vector<uint32_t> order(classes_);
+    for (size_t id = 0; id < classes_; ++id) order[id] = static_cast<uint32_t>(id);
+    std::stable_sort(order.begin(), order.end(), [&](uint32_t a, uint32_t b) { return cell_of[a] < cell_of[b]; });
+    std::vector<size_t> sizes(cells);
+    for (size_t id = 0; id < classes_; ++id) ++sizes[cell_of[id]];
+    size_t blocks = 0;
+    for (const size_t size : sizes) blocks += (size + kBlock - 1) / kBlock;
+    filed.data_.resize(blocks * block_bytes_);  // all at once: growing would leave a third of it empty
+    std::vector<uint8_t> code(bits_ / 8);
+    for (const uint32_t id : order) {
+        int16_t factor, bias;
+        get_raw(id, factor, bias);
+        get_code(id, code.data());
+        filed.file(id, cell_of[id]);
+        filed.set_code(id, code.data());
+        filed.set_raw(id, factor, bias);
+    }
+    *this = std::move(filed);
+}
+
+uint32_t SketchStore::take_lane(Cell& cell) {
+    if (cell.size % kBlock == 0) {
+        if (free_blocks_.empty()) {
+            free_blocks_.push_back(static_cast<uint32_t>(ids_.size() / kBlock));
+            ids_.resize(ids_.size() + kBlock, kNoClass);
+            data_.resize(ids_.size() / kBlock * block_bytes_, true);
+        }
+        cell.blocks.push_back(free_blocks_.back());
+        free_blocks_.pop_back();
+    }
+    return static_cast<uint32_t>(cell.blocks.back() * kBlock + cell.size++ % kBlock);
+}
+
+void SketchStore::move(size_t id, uint32_t position) {
+    int16_t factor, bias;
+    std::vector<uint8_t> code(bits_ / 8);
+    get_raw(id, factor, bias);
+    get_code(id, code.data());
+    ids_[positions_[id]] = kNoClass;
+    positions_[id] = position;
+    ids_[position] = static_cast<uint32_t>(id);
+    set_code(id, code.data());
+    set_raw(id, factor, bias);
+}
+
+void SketchStore::file(size_t id, size_t cell) {
+    const uint32_t before = cell_of_[id], hole = positions_[id];
+    if (before == cell) return;
+    const uint32_t lane = take_lane(cells_[cell]);
+    cell_of_[id] = static_cast<uint32_t>(cell);
+    if (before == kNoCell) {
+        positions_[id] = lane;
+        ids_[lane] = static_cast<uint32_t>(id);
+        return;
+    }
+    move(id, lane);
+    Cell& old = cells_[before];
+    const size_t last = old.blocks.back() * kBlock + --old.size % kBlock;
+    if (last != hole) move(ids_[last], hole);
+    if (old.size % kBlock == 0) {
+        free_blocks_.push_back(old.blocks.back());
+        old.blocks.pop_back();
+    }
+}
+
+size_t SketchStore::bytes() const {
+    size_t lists = (ids_.capacity() + positions_.capacity() + cell_of_.capacity()) * sizeof(uint32_t);
+    for (const Cell& cell : cells_) lists += sizeof cell + cell.blocks.capacity() * sizeof(uint32_t);
+    return data_.bytes() + lists;
+}
+
 int SketchStore::bound(size_t span, const SketchQuery& query) const {
+    if (!cells_.empty()) return 32767;
     const Bound& most = bounds_[span];
     // Each rounded product may be half a unit above the true one.
     return q15_product(query.reach, most.factor) + q15_product(most.bias, query.beta) + 2;
@@ -193,7 +276,7 @@ uint8_t* SketchStore::weight(size_t id, bool bias) {
 void SketchStore::set_raw(size_t id, int16_t factor, int16_t bias) {
     std::memcpy(weight(id, false), &factor, sizeof factor);
     std::memcpy(weight(id, true), &bias, sizeof bias);
-    if (!flat_) return;
+    if (!flat_ || !cells_.empty()) return;
     Bound& most = bounds_[positions_[id] / (kBlock * kSpanBlocks)];
     most = {std::max(most.factor, factor), std::max(most.bias, bias)};
 }

@@ -19,6 +19,8 @@ PIPELINES: dict[str, HashConfig] = {
     "exhaustive": HashConfig.exhaustive(),
     "flat sketch": HashConfig.flat_sketch(96),
     "flat sketch, re-ranked": HashConfig.flat_sketch(32, 160, breadth=3),
+    "cells": HashConfig.flat_sketch(96, cells=9, cell_reach=200),
+    "cells, re-ranked": HashConfig.flat_sketch(32, 160, breadth=3, cells=40, cell_reach=300),
     "paper": HashConfig.paper(codes=30, bands=10),
     "paper, fast keys": HashConfig.paper(codes=34, bands=17, keys="fast", skip_silent=True),
     "re-score": HashConfig.paper(codes=51, bands=17, rescore=True, breadth=3, always=5),
@@ -87,6 +89,13 @@ def exported_sketch(index: WTAIndex, kind: str) -> tuple[Array, Array, Array]:
     return codes, factors, biases
 
 
+def exported_cells(index: WTAIndex) -> Array:
+    """Return the cell of every class."""
+    cells = np.empty(index.classes, np.uint16)
+    index._state.export_cells(cells)
+    return cells
+
+
 def integers(index: WTAIndex, queries: Array, candidates: int = 20, **options: Any) -> dict[str, Array]:
     """Return all that is promised to be the same bits on every backend, instruction set and thread count."""
     kept = {
@@ -104,6 +113,8 @@ def integers(index: WTAIndex, queries: Array, candidates: int = 20, **options: A
             names = (f"{kind} bits", f"{kind} factors", f"{kind} biases")
             kept |= dict(zip(names, exported_sketch(index, kind), strict=True))
             kept[f"{kind} scales"] = np.array(index._state.sketch_scales(kind))
+    if index.config.cells:
+        kept |= {"cells": exported_cells(index), "cell radii": index._state.cell_radii()}
     return kept
 
 

@@ -64,7 +64,7 @@ def output(*command: str) -> str:
 def test_searching_while_another_thread_updates_is_clean(sanitizers: str) -> None:
     driver = build(sanitizers, "concurrency_driver") / "concurrency_driver"
     printed = run([driver, ROUNDS], TSAN_OPTIONS="halt_on_error=1", UBSAN_OPTIONS="print_stacktrace=1")
-    assert printed.count("rounds") == 7
+    assert printed.count("rounds") == 8
 
 
 def test_the_thread_sanitizer_notices_a_race(tmp_path: Path) -> None:

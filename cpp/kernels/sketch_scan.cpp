@@ -30,7 +30,7 @@ inline __m256i finish(__m256i raw, const ScanPlan& plan, const ScanQuery& query,
 template <size_t Q>
 inline void score_block(const ScanPlan& plan, const uint8_t* block, ScanQuery* queries, __m256i (&even)[Q],
                         __m256i (&odd)[Q]) {
-    const __m256i nibble = _mm256_set1_epi8(15), low_byte = _mm256_set1_epi16(255);
+    const __m256i nibble = _mm256_set1_epi8(15);
     for (size_t q = 0; q < Q; ++q) even[q] = odd[q] = _mm256_setzero_si256();
     for (size_t byte = 0; byte < plan.bits / 8; byte += 2) {
         const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + byte * kBlock));
@@ -44,10 +44,11 @@ inline void score_block(const ScanPlan& plan, const uint8_t* block, ScanQuery* q
             for (int g = 1; g < 4; ++g)
                 sum = _mm256_add_epi8(
                     sum, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table + g)), codes[g]));
-            even[q] = _mm256_add_epi16(even[q], _mm256_and_si256(sum, low_byte));
+            even[q] = _mm256_add_epi16(even[q], sum);  // the odd bytes come along and are taken out at the end
             odd[q] = _mm256_add_epi16(odd[q], _mm256_srli_epi16(sum, 8));
         }
     }
+    for (size_t q = 0; q < Q; ++q) even[q] = _mm256_sub_epi16(even[q], _mm256_slli_epi16(odd[q], 8));
 }
 
 template <size_t Q>

@@ -20,6 +20,7 @@ void query_levels(const float*, size_t, float, int8_t*);
 size_t scan_sketch(const ScanPlan&, ScanQuery*, size_t, size_t, size_t);
 int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
+void cell_dots(const int8_t*, size_t, size_t, size_t, const int16_t* const*, size_t, int32_t* const*);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
 void weighted_sum(const float* const*, const float*, size_t, size_t, float*);
 void apply_rule(const RowRule&, float*, float*, float*, const float*, size_t);
@@ -40,6 +41,7 @@ extern const Kernels table = {
     scan_sketch,
     sketch_score,
     scan_counters,
+    cell_dots,
     dots,
     weighted_sum,
     apply_rule,

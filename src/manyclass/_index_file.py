@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._cells import Centres
 from manyclass._inputs import ROW_TYPES
 from manyclass.config import HashConfig
 from manyclass.errors import CorruptFileError, ManyclassError
@@ -51,6 +52,13 @@ def index_parts(index: "WTAIndex") -> tuple[dict[str, Any], Arrays]:
         state.export_sketch(kind, codes, factors, biases)
         arrays |= {kind: codes, f"{kind}_factors": factors, f"{kind}_biases": biases, "centre": state.centre(kind)}
         meta[f"{kind}_scales"] = list(state.sketch_scales(kind))
+    if config.cells:
+        assert index._centres is not None
+        cells = np.empty(count, np.uint16)
+        state.export_cells(cells)
+        arrays |= {"cells": cells, "cell_centres": index._centres.levels, "cell_biases": index._centres.biases}
+        arrays["cell_radii"] = state.cell_radii()
+        meta["cell_scale"] = index._centres.scale
     if config.always:
         arrays["always"] = index._always
     if config.rescore:
@@ -107,6 +115,8 @@ def _restore(
     rows = rows["bf16"] if rows.dtype == BF16 else rows
     if rows.shape != (count, features):
         raise ValueError(f"rows have shape {rows.shape}, expected {(count, features)}")
+    if config.cells:  # before memory is taken for them
+        _array(arrays, "cell_centres", np.int8, (config.cells, features))
     index = cls(config, features)
     index._bind(_loaded(rows, arrays["rows"].dtype))
     bias, norms = _array(arrays, "bias", np.float32, (count,)), _array(arrays, "norms", np.float32, (count,))
@@ -124,6 +134,8 @@ def _restore(
         index._state.import_codes(codes, threads)
     for kind, bits in _sketches(config):
         _restore_sketch(index, kind, bits, meta, arrays)
+    if config.cells:
+        _restore_cells(index, meta, arrays)
     if config.always:
         always = _array(arrays, "always", np.int64, (len(arrays["always"]),))
         if (np.diff(always) <= 0).any():
@@ -155,6 +167,23 @@ def _restore_sketch(index: "WTAIndex", kind: str, bits: int, meta: dict[str, Any
     factors = _array(arrays, f"{kind}_factors", np.int16, (count,))
     biases = _array(arrays, f"{kind}_biases", np.int16, (count,))
     index._state.import_sketch(kind, codes, factors, biases, factor_scale, bias_scale, centre)
+
+
+def _restore_cells(index: "WTAIndex", meta: dict[str, Any], arrays: Arrays) -> None:
+    count, scale = index.config.cells, float(meta["cell_scale"])
+    centres = _array(arrays, "cell_centres", np.int8, (count, index.features))
+    biases = _array(arrays, "cell_biases", np.float32, (count,))
+    cells = _array(arrays, "cells", np.uint16, (index.classes,))
+    radii = _array(arrays, "cell_radii", np.float64, (count,))
+    if not (0 <= scale < 1e40 and np.isfinite(biases).all() and (centres > -128).all()):
+        raise ValueError("impossible centres of cells")
+    if not ((radii >= 0) & (radii < 1e40)).all():
+        raise ValueError("impossible radii of cells")
+    if (cells >= count).any():
+        raise ValueError("a class is in a cell that is not there")
+    index._set_centres(Centres(centres, biases, scale))
+    index._state.set_cell_radii(radii)
+    index._state.import_cells(cells)
 
 
 def _array(arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+import manyclass._cells as partition
 import manyclass._reference as spec
 from manyclass._reference import Floats, Ints
 
@@ -67,6 +68,7 @@ class ReferenceIndex:
         scan_bits: int,
         sketch_bits: int,
         signs: Floats | None,
+        cells: int,
     ) -> None:
         self.features, self.skip_silent, self.rescore, self.exact_keys = features, skip_silent, rescore, exact_keys
         sizes = {"scan": scan_bits, "sketch": sketch_bits}
@@ -82,6 +84,7 @@ class ReferenceIndex:
         self._removed = np.zeros(0, np.uint8)
         self.always: Ints = np.zeros(0, np.int64)
         self.vote_weights: Floats = np.zeros(1, np.float32)
+        self.cells, self.cell_of = cells, np.zeros(0, np.int64)
         self.classes = 0
 
     # Rows
@@ -107,6 +110,20 @@ class ReferenceIndex:
             sketch.centre = centre
         self._factors = {kind: np.zeros(count, np.float32) for kind in self.sketches}
 
+    def set_cells(self, centres: npt.NDArray[np.int8], biases: Floats, scale: float) -> None:
+        self.centres = partition.Centres(centres, biases, scale)
+        self.radii = np.zeros(self.cells)
+
+    def nearest_cells(self, residuals: Floats, bias: Floats, threads: int, cells: npt.NDArray[np.uint16]) -> None:
+        cells[:] = partition.nearest(residuals, bias, self.centres)[0]
+
+    def _file(self, i: int, row: Floats) -> None:
+        if self.cells:
+            residual = row - self.sketches["scan"].centre
+            (cell,), (merit,) = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)
+            self.cell_of[i] = cell
+            self.radii[cell] = max(self.radii[cell], partition.distance(residual, self._bias[i], merit))
+
     def encode(self, begin: int, end: int, threads: int) -> int:
         for i in range(begin, end):
             row = self._row(self.rows[i])
@@ -117,6 +134,7 @@ class ReferenceIndex:
                 self.table[i] = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
             for kind, sketch in self.sketches.items():
                 sketch.codes[i], self._factors[kind][i] = sketch.encode(row)
+            self._file(i, row)
         return end
 
     def finish_build(self, threads: int) -> None:
@@ -147,6 +165,7 @@ class ReferenceIndex:
             sketch.codes[i], factor = sketch.encode(row)
             sketch.reserve(float(factor), abs(float(self._bias[i])))
             sketch.set_weights(i, factor, self._bias[i])
+        self._file(i, row)
 
     def append(self, count: int, bias: Floats | None, threads: int) -> None:
         first = self.classes
@@ -159,6 +178,7 @@ class ReferenceIndex:
             self.table = longer(self.table, count, spec.ABSENT)
         for sketch in self.sketches.values():
             sketch.extend(count)
+        self.cell_of = longer(self.cell_of, count)
         self.classes = first + count
         for i in range(first, first + count):
             self._apply(i)
@@ -228,6 +248,11 @@ class ReferenceIndex:
         """Return the candidate ids of one query, best first."""
         alive = np.flatnonzero(self._removed == 0) if len(self._removed) else np.arange(self.classes)
         if "scan" in self.sketches:
+            if self.cells:
+                sizes = np.bincount(self.cell_of, minlength=self.cells)
+                limit = keep if "sketch" in self.sketches else candidates
+                scanned = partition.chosen(query, self.centres, self.radii, sizes, probes, limit)
+                alive = alive[np.isin(self.cell_of[alive], scanned)]
             if "sketch" not in self.sketches:
                 return self.sketches["scan"].best(query, alive, candidates)
             return self.sketches["sketch"].best(query, self.sketches["scan"].best(query, alive, keep), candidates)
@@ -284,6 +309,7 @@ class ReferenceIndex:
             self.table = np.full((self.classes, len(self.elements)), spec.ABSENT, np.int64)
         for sketch in self.sketches.values():
             sketch.resize(self.classes)
+        self.cell_of = np.zeros(self.classes, np.int64)
 
     def export_codes(self, codes: npt.NDArray[np.uint32]) -> None:
         codes[:] = self.table
@@ -310,6 +336,18 @@ class ReferenceIndex:
         sketch = self.sketches[kind]
         sketch.codes[:], sketch.factors[:], sketch.biases[:] = codes, factors, biases
         sketch.scales, sketch.centre = [factor_scale, bias_scale], centre
+
+    def cell_radii(self) -> npt.NDArray[np.float64]:
+        return self.radii.copy()
+
+    def set_cell_radii(self, radii: npt.NDArray[np.float64]) -> None:
+        self.radii = radii.copy()
+
+    def export_cells(self, cells: npt.NDArray[np.uint16]) -> None:
+        cells[:] = self.cell_of
+
+    def import_cells(self, cells: npt.NDArray[np.uint16]) -> None:
+        self.cell_of[:] = cells
 
     def bias(self) -> Floats:
         return self._bias.copy()

@@ -8,7 +8,10 @@ from manyclass.errors import ConfigError
 
 MAX_BUCKET_BITS = 24
 MAX_SKETCH_BITS = 4096
+MAX_CELLS = 65_535
+MAX_CELL_FEATURES = 65_536  # more could overflow 32-bit sums
 FLAT_SCAN_CLASSES = 400_000  # above this, tables beat a flat pass over the sketch: docs/how_it_works.md has the figure
+CLASSES_PER_CELL = 256
 EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
 
 
@@ -31,6 +34,8 @@ class HashConfig:
     rescore: bool = False  # rank by |x||w|f(votes) + bias instead of votes
     always: int = 0  # classes that are looked at for every query: those with the largest bias and norm
     scan_bits: int = 0  # sign bits per class that are scanned for every query; a multiple of 32
+    cells: int = 0  # parts of the scan: a query passes over the likeliest only; 0 scans everything
+    cell_reach: int = 400  # candidates for which all cells are scanned; for fewer, the square root of that share
     sketch_bits: int = 0  # sign bits per class that re-rank what tables or scan found; a multiple of 32
     candidates: int = 300  # [K] classes that get an exact logit, unless a search says otherwise
     output: Literal["softmax", "logistic"] = "softmax"
@@ -51,6 +56,8 @@ class HashConfig:
         _between("breadth", self.breadth, 1, 2**20)
         _between("always", self.always, 0, 2**20)
         _between("bands", self.bands, 0, 65_535)
+        _between("cells", self.cells, 0, MAX_CELLS)
+        _between("cell_reach", self.cell_reach, 1, 2**31 - 1)
         for name in ("scan_bits", "sketch_bits"):
             bits = getattr(self, name)
             if bits % 32 or not 0 <= bits <= MAX_SKETCH_BITS:
@@ -58,6 +65,10 @@ class HashConfig:
                 raise ConfigError(f"{name}={bits} is not a multiple of 32 up to {MAX_SKETCH_BITS}; try {nearest}")
         if self.bands and self.scan_bits:
             raise ConfigError(f"bands={self.bands} and scan_bits={self.scan_bits} both find classes; set one to 0")
+        if self.cells and not self.scan_bits:
+            raise ConfigError(
+                f"cells={self.cells} are parts of a scan, and scan_bits=0 has none; set scan_bits or cells=0"
+            )
         if self.sketch_bits and not (self.bands or self.scan_bits):
             raise ConfigError(f"sketch_bits={self.sketch_bits} re-ranks what others find; set bands or scan_bits")
         if self.bands:
@@ -100,6 +111,8 @@ class HashConfig:
     def pipeline(self) -> str:
         """The stages in words, e.g. 'tables → votes → exact'."""
         stages = ["tables"] if self.bands else ["scan"] if self.scan_bits else []
+        if self.cells:
+            stages.insert(0, "cells")
         if self.bands and self.probes > 1:
             stages.append("probes")
         if self.bands and (self.probes == 1 or not self.sketch_bits):
@@ -119,6 +132,17 @@ class HashConfig:
         if self.bands and features < self.window:
             way_out = f"window={1 << (features.bit_length() - 1)}" if features > 1 else "bands=0"
             raise ConfigError(f"window={self.window} is wider than features={features}; try {way_out}")
+
+        if self.cells and features > MAX_CELL_FEATURES:
+            raise ConfigError(
+                f"cells={self.cells} need features={features} to be at most {MAX_CELL_FEATURES}; try cells=0"
+            )
+
+    def cells_scanned(self, candidates: int) -> int:
+        """Return how many cells a query scans: all of them times the root of candidates / cell_reach, rounded up."""
+        if candidates >= self.cell_reach:
+            return self.cells
+        return max(1, -(-math.isqrt(self.cells**2 * candidates * 2**20 // self.cell_reach) // 2**10))
 
     @classmethod
     def paper(cls, **changes: Any) -> Self:
@@ -193,7 +217,9 @@ class HashConfig:
         headers = 12 * self.bands * 2**self.bucket_bits * blocks / max(1, classes) if self.bands else 0
         tables = self.bands * (code_bytes + 1.1 * id_bytes) + headers
         sketches = sum(bits / 8 + 4 for bits in (self.scan_bits, self.sketch_bits) if bits)
-        positions = 8 if self.scan_bits else 0  # where each class is in the scan, and back
+        positions = 8.0 if self.scan_bits else 0.0  # where each class is in the scan, and back
+        if self.cells:  # which cell a class is in, and the blocks that are not full
+            positions += 4 + self.cells * 16 * (self.scan_bits / 8 + 8) / max(1, classes)
         return 8 + tables + sketches + positions
 
 

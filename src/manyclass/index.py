@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads, index_class
+from manyclass._cells import Centres, find_centres
 from manyclass._index_file import load_index, save_index
 from manyclass._inputs import (
     Floats,
@@ -98,6 +99,7 @@ class WTAIndex:
         self._owned = self._rows[:0]  # room for appended rows; empty while the rows are the caller's
         self._always: Ids = np.empty(0, np.int64)
         self._vote_weights: Floats = np.zeros(1, np.float32)
+        self._centres: Centres | None = None  # of the cells, where there are any
         self._state = index_class()(
             features=features,
             skip_silent=config.skip_silent,
@@ -110,6 +112,7 @@ class WTAIndex:
             scan_bits=config.scan_bits,
             sketch_bits=config.sketch_bits,
             signs=draw_signs(config, features) if config.scan_bits or config.sketch_bits else None,
+            cells=config.cells,
         )
 
     @classmethod
@@ -144,6 +147,9 @@ class WTAIndex:
         index._bind(rows)
         centre = _centre(rows) if config.scan_bits or config.sketch_bits else None
         index._state.start_build(count, checked_bias, centre)
+        if config.cells and centre is not None:
+            file = functools.partial(index._nearest_cells, threads=workers)
+            index._set_centres(find_centres(rows, checked_bias, centre, config, file))
         for begin in range(0, count, BUILD_SLICE):
             end = min(count, begin + BUILD_SLICE)
             bad = index._state.encode(begin, end, workers)
@@ -206,7 +212,7 @@ class WTAIndex:
         wanted, keep = self._breadth(candidates)
         vectors, single = check_vectors("queries", queries, self.features)
         ids = np.empty((len(vectors), wanted), np.int64)
-        bad = self._state.shortlist(vectors, keep, self.config.probes, _threads(threads), ids)
+        bad = self._state.shortlist(vectors, keep, self._parts(wanted), _threads(threads), ids)
         if bad >= 0:
             raise not_finite("queries", bad)
         return ids[0] if single else ids
@@ -385,6 +391,10 @@ class WTAIndex:
             return wanted, min(wanted * self.config.breadth, max(1, self.classes * self.config.probes))
         return wanted, wanted
 
+    def _parts(self, candidates: int) -> int:
+        """Return how many cells a search scans, or how many buckets of a band it reads."""
+        return self.config.cells_scanned(candidates) if self.config.cells else self.config.probes
+
     def _search(
         self,
         vectors: Floats,
@@ -401,7 +411,7 @@ class WTAIndex:
             vectors,
             candidates,
             keep,
-            self.config.probes,
+            self._parts(candidates),
             threads,
             self.config.output == "logistic",
             top.classes,
@@ -431,6 +441,16 @@ class WTAIndex:
     def _set_always(self, ids: Ids) -> None:
         self._always = check_ids("always", ids, self.classes)
         self._state.set_always(self._always)
+
+    def _set_centres(self, centres: Centres) -> None:
+        self._centres = centres
+        self._state.set_cells(centres.levels, centres.biases, centres.scale)
+
+    def _nearest_cells(self, residuals: Floats, bias: Floats, centres: Centres, threads: int) -> npt.NDArray[np.uint16]:
+        self._set_centres(centres)
+        cells = np.empty(len(residuals), np.uint16)
+        self._state.nearest_cells(residuals, bias, threads, cells)
+        return cells
 
     def _set_vote_weights(self, weights: Floats) -> None:
         self._vote_weights = weights

@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._inputs import check_count, check_finite, check_floats, check_ids, check_rows, check_vectors
-from manyclass.config import EXACT_CLASSES, HashConfig, check_target
+from manyclass.config import CLASSES_PER_CELL, EXACT_CLASSES, MAX_CELLS, HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import WTAIndex
 from manyclass.quality import compare, exact_answer
 
 LADDER = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000)
+CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
 TABLES_FROM = 100_000  # classes; below that a flat scan has always been faster
 
 
@@ -141,6 +142,8 @@ def _plans(classes: int, features: int) -> Iterator[HashConfig]:
     for bits in (64, 96, 128, 192, 256, 384, 512, 1024):
         if bits <= 2 * width:
             yield HashConfig.flat_sketch(bits)
+            if classes >= CELLS_FROM and bits >= 128:
+                yield HashConfig.flat_sketch(bits, cells=min(MAX_CELLS, classes // CLASSES_PER_CELL))
     if classes > TABLES_FROM and features >= 16:
         yield HashConfig.probed_tables(classes, features)
         yield HashConfig.probed_tables(classes, features, bands=64)

@@ -30,6 +30,7 @@ struct Pipeline {
     const char* name;
     size_t bands, planes, window, probes, scan_bits, sketch_bits, candidates, keep;
     bool exact_keys, rescore;
+    size_t cells = 0;
 };
 
 constexpr Pipeline kPipelines[] = {
@@ -37,6 +38,7 @@ constexpr Pipeline kPipelines[] = {
     {"re-score", 20, 2, 16, 1, 0, 0, 30, 90, true, true},
     {"flat sketch", 0, 0, 0, 1, 96, 0, 60, 60, true, false},
     {"flat sketch, re-ranked", 0, 0, 0, 1, 64, 160, 40, 120, true, false},
+    {"cells", 0, 0, 0, 8, 96, 0, 60, 60, true, false, 9},
     {"tables and sketch", 20, 2, 16, 1, 0, 64, 30, 200, true, false},
     {"probes and sketch", 24, 3, 4, 4, 0, 160, 40, 2000, false, false},
     {"exhaustive", 0, 0, 0, 1, 0, 0, kClasses + kSpare, kClasses + kSpare, true, false},
@@ -90,7 +92,7 @@ Index make_index(const Pipeline& p, std::mt19937& random) {
         if (!sketch_bits) return std::nullopt;
         return Sketcher(kFeatures, sketch_bits, width, signs.data());
     };
-    return Index({kFeatures, false, p.rescore, p.probes == 1}, std::move(hasher), bits, sketcher(p.scan_bits),
+    return Index({kFeatures, false, p.rescore, p.probes == 1, p.cells}, std::move(hasher), bits, sketcher(p.scan_bits),
                  sketcher(p.sketch_bits));
 }
 
@@ -105,6 +107,13 @@ public:
         const std::vector<float> centre(kFeatures, 0.0f);
         index_.bind_rows(rows_.view());
         index_.start_build(kClasses, nullptr, centre.data());
+        if (pipeline_.cells) {  // random centres: classes change cells often
+            std::vector<int8_t> centres(pipeline_.cells * kFeatures);
+            for (int8_t& level : centres) level = static_cast<int8_t>(static_cast<int>(random_() % 255) - 127);
+            std::vector<float> biases(pipeline_.cells, 0.0f);
+            biases.back() = -1e6f;  // stays empty and comes last: all other cells are scanned, so no class is missed
+            index_.set_cells(centres.data(), biases.data(), 0.01);
+        }
         if (index_.encode(0, kClasses, 2) != kClasses) fail(pipeline_, "encode refused a row", 0);
         index_.finish_build(2);
         if (pipeline_.rescore) {

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from manyclass import HashConfig
 from manyclass.torch import WTASoftmax
+from manyclass.torch.chosen import RANKS_PER_PLACE
 
 CLASSES, FEATURES, EXAMPLES = 60, 17, 5
 RANKED = HashConfig.flat_sketch(32)  # by default so few classes are not ranked: all get exact logits
@@ -76,7 +77,7 @@ def chosen_classes(head: WTASoftmax, x: Tensor, positives: list[list[int]], seed
             stands_for[~members[:, c], c] += head.num_classes / head.tail
         return stands_for
     union: list[int] = []
-    for rank in range(head.candidates):
+    for rank in range(min(head.candidates, -(-RANKS_PER_PLACE * head.shared_limit // len(x)))):
         union += [best[rank] for best in found if best[rank] >= 0 and best[rank] not in union]
         union = list(dict.fromkeys(union))
     members_list = sorted({*union[: head.shared_limit], *(c for some in positives for c in some)})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, padded, random_tensor, small_head
-from torch import Tensor
+from torch import Tensor, nn
 
 from manyclass import ConfigError, HashConfig, InputError, InputTypeError
 from manyclass.torch import RowSGD, WTASoftmax
@@ -77,6 +77,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "classes floats": (lambda h: h.log_prob(X, TARGET[:, None] + 0.5), InputTypeError, r"classes is torch\.float32"),
     "classes list": (lambda h: h.log_prob(X, [[1]] * 5), InputTypeError, "classes is list"),
     "weight shape": (lambda h: setattr(h, "weight", X), InputError, r"weight has shape \(5, 17\); expected \(60, 17\)"),
+    "weight order": (lambda h: setattr(h, "weight", nn.Parameter(X.new_ones(17, 60).T)), InputError, "contiguous"),
     "bias shape": (lambda h: setattr(h, "bias", X[0]), InputError, r"bias has shape \(17,\); expected \(60,\)"),
     "new candidates": (lambda h: setattr(h, "candidates", -1), InputError, "candidates=-1"),
     "add nothing": (lambda h: h.add_classes(), InputError, "either count"),

@@ -171,8 +171,9 @@ def test_readings_are_perfect_when_everything_is_retrieved(shared: bool) -> None
 
 @quiet
 @pytest.mark.parametrize("settings", [{}, {"temperature": 3.0}, {"normalize": True}, {"center": True}], ids=str)
-def test_readings_match_what_was_left_out(settings: dict[str, Any]) -> None:
-    head = small_head(shared=False, candidates=4, tail=9, **settings)
+@pytest.mark.parametrize("tail", [9, 200])
+def test_readings_match_what_was_left_out(settings: dict[str, Any], tail: int) -> None:
+    head = small_head(shared=False, candidates=4, tail=tail, **settings)
     head(X, TARGET)
     readings = head.meter.report()
     found, recall, missed = head.shortlist(head._prepared(X), 4), [], []

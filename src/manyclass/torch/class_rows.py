@@ -135,6 +135,10 @@ class RowHead(OutputHead):
         self._replace("bias", value)
 
     def _replace(self, name: str, value: Tensor | None) -> None:
+        if value is not None and not value.is_contiguous():  # every step would copy all of it
+            raise InputError(
+                f"{name} has strides {value.stride()}; rows must be contiguous: pass a contiguous parameter"
+            )
         setattr(self.rows, name, value)
         self._weights_replaced()
 

@@ -14,14 +14,17 @@ from manyclass.errors import FileError, InputError
 from manyclass.index import WTAIndex
 from manyclass.torch.ops import array
 
+LOOKED_AT = 2400  # classes per example whose sketch is compared, where tables find them
 
-def training_config(classes: int, features: int) -> HashConfig:
-    """Return how a head finds its candidates unless told: as an index does, with half the tables where it has any.
+
+def training_config(classes: int, features: int, candidates: int) -> HashConfig:
+    """Return how a head finds so many candidates unless told: as an index does, with less effort where it has tables.
 
     Training asks with every example and forgives a miss, which the next example makes up for; serving does not.
     """
     if classes > FLAT_SCAN_CLASSES and features >= 16:
-        return HashConfig.probed_tables(classes, features, bands=32)
+        breadth = min(128, max(4, LOOKED_AT // candidates))
+        return HashConfig.probed_tables(classes, features, bands=32, breadth=breadth)
     return HashConfig.for_problem(classes, features)
 
 
@@ -34,9 +37,17 @@ class Tables:
     """
 
     def __init__(
-        self, config: HashConfig | None, *, period: int, limit: int, touched_first: bool, unit_rows: bool
+        self,
+        config: HashConfig | None,
+        *,
+        candidates: int,
+        period: int,
+        limit: int,
+        touched_first: bool,
+        unit_rows: bool,
     ) -> None:
         self.config = config
+        self.candidates = candidates  # how many a search will ask for, about
         self.period = check_count("refresh_steps", period)
         self.limit = check_count("refresh_limit", limit)
         self.touched_first = touched_first
@@ -58,11 +69,16 @@ class Tables:
         """Return tables of the same settings that are yet to be built."""
         return type(self)(
             self.config,
+            candidates=self.candidates,
             period=self.period,
             limit=self.limit,
             touched_first=self.touched_first,
             unit_rows=self.unit_rows,
         )
+
+    def config_for(self, classes: int, features: int) -> HashConfig:
+        """Return the config that was given, or one that suits these sizes."""
+        return self.config or training_config(classes, features, self.candidates)
 
     def drop(self) -> None:
         """Forget the tables: the weights were replaced; the next use builds them anew."""
@@ -78,7 +94,7 @@ class Tables:
     def build(self, weight: Tensor, bias: Tensor | None) -> None:
         """Hash every row as it is now."""
         rows = self._hashed(weight)
-        config = self.config or training_config(*rows.shape)
+        config = self.config_for(*rows.shape)
         self.index = WTAIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
         self.source = _view(weight)
         self.hashed_at = np.full(len(rows), self.step, np.int32)
@@ -131,7 +147,7 @@ class Tables:
         if not tensors:
             return
         saved = settings["index"]
-        config = self.config or training_config(*weight.shape)
+        config = self.config_for(*weight.shape)
         if (saved["classes"], saved["features"]) != tuple(weight.shape) or HashConfig(**saved["config"]) != config:
             way_out = "make the head with the same config, or load with tables=False"
             raise FileError(f"the saved tables are hashed in another way than the head's; {way_out}")

@@ -18,11 +18,12 @@ from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import TopK
 from manyclass.torch.meter import EXAMPLES, ApproximationMeter
 from manyclass.torch.ops import array, gather_rows
-from manyclass.torch.refresh import Tables, training_config
+from manyclass.torch.refresh import Tables
 
 Loss = Literal["softmax", "logistic"]
 Normalizer = Literal["candidates", "estimated", "exact"]
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
+SHARED_RANKS = 16  # ranks that a batch of a few hundred examples looks at
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
 
@@ -87,6 +88,7 @@ class WTASoftmax(RowHead):
         self.meter = ApproximationMeter(meter_every)
         self.tables = Tables(
             config,
+            candidates=SHARED_RANKS if self.shared else self.candidates,
             period=refresh_steps,
             limit=refresh_limit,
             touched_first=bool(touched_first),
@@ -108,7 +110,7 @@ class WTASoftmax(RowHead):
     @property
     def pipeline(self) -> str:
         """The stages of retrieval in words."""
-        return (self.tables.config or training_config(self.num_classes, self.in_features)).pipeline
+        return self.tables.config_for(self.num_classes, self.in_features).pipeline
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
@@ -193,8 +195,8 @@ class WTASoftmax(RowHead):
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first, from the tables as they are."""
-        found = self.tables.over(self.weight, self.bias).shortlist(array(x.float()), min(count, self.num_classes))
-        return torch.from_numpy(found)
+        index, wanted = self.tables.over(self.weight, self.bias), min(count, self.num_classes)
+        return torch.from_numpy(index.shortlist(array(x.float()), wanted, threads=torch.get_num_threads()))
 
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
@@ -272,11 +274,12 @@ class WTASoftmax(RowHead):
     def _note(self, x: Tensor, chosen: Chosen, positives: Tensor) -> None:
         """Tell tables and meter what this step is about to change."""
         distinct, pull = _pull_of(chosen, positives, self.shared)
-        self.tables.touched = array(distinct[pull.argsort(descending=True, stable=True)])
+        first = pull.topk(min(len(pull), self.tables.limit)).indices
+        self.tables.touched = array(distinct[first])
         if self.meter.due():
             few = slice(0, EXAMPLES)
             logits = F.linear(*self._all_classes(x[few]))
-            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] > 0, -1))
+            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] != 0, -1))
             mean, largest = self.tables.age()
             self.meter.readings |= {"table_age_mean": mean, "table_age_max": float(largest)}
         self.meter.count(len(distinct), self.num_classes)

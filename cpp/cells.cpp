@@ -1,0 +1,114 @@
+#include "cells.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels.h"
+
+namespace manyclass {
+namespace {
+
+constexpr double kFarthest = 1e39;      // a length may overflow where a file's centre is absurd
+constexpr double kMostExtra = 1 << 30;  // leaves the sum of products the other half of 32 bits
+
+// Adding and taking away this rounds to the nearest whole number, ties to even, and vectorises; nearbyint is a call.
+int32_t rounded(double x) {
+    constexpr double shift = 6755399441055744.0;
+    return static_cast<int32_t>((x + shift) - shift);
+}
+
+}  // namespace
+
+Cells::Cells(size_t features, size_t count)
+    : features_(features),
+      width_((features + 15) / 16 * 16),
+      count_(count),
+      centres_(count * width_, 0),
+      biases_(count, 0.0),
+      offsets_(count, 0.0),
+      radii_(count, 0.0) {}
+
+void Cells::set(const int8_t* centres, const float* biases, double scale) {
+    scale_ = scale;
+    largest_bias_ = 0;
+    std::fill(radii_.begin(), radii_.end(), 0.0);
+    for (size_t cell = 0; cell < count_; ++cell) {
+        int64_t squares = 0;
+        for (size_t i = 0; i < features_; ++i) {
+            const int8_t level = centres[cell * features_ + i];
+            centres_[cell * width_ + i] = level;
+            squares += int64_t{level} * level;
+        }
+        const double bias = biases[cell];
+        biases_[cell] = bias;
+        offsets_[cell] = (static_cast<double>(squares) * (scale * scale) + bias * bias) * 0.5;
+        largest_bias_ = std::max(largest_bias_, std::fabs(bias));
+    }
+}
+
+double Cells::levels(const float* x, int16_t* out) const {
+    const Kernels& k = kernels();
+    thread_local std::vector<int8_t> narrow;
+    narrow.resize(width_);
+    std::fill(out, out + width_, int16_t{0});
+    const float largest = k.largest_magnitude(x, features_);
+    if (largest < 1e-30f) return 0;
+    k.query_levels(x, features_, static_cast<float>(kCellLevels) / largest, narrow.data());
+    std::copy_n(narrow.begin(), features_, out);
+    return static_cast<double>(largest) / kCellLevels;
+}
+
+void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out, double* distances) const {
+    thread_local std::vector<int16_t> whole;
+    thread_local std::vector<int32_t> dots;
+    whole.resize(kScanTile * width_), dots.resize(kScanTile * count_);
+    const int16_t* vectors[kScanTile];
+    int32_t* products[kScanTile];
+    double units[kScanTile];
+    for (size_t v = 0; v < count; ++v) {
+        vectors[v] = whole.data() + v * width_;
+        products[v] = dots.data() + v * count_;
+        units[v] = levels(residuals + v * features_, whole.data() + v * width_) * scale_;
+    }
+    kernels().cell_dots(centres_.data(), width_, 0, count_, vectors, count, products);
+    for (size_t v = 0; v < count; ++v) {
+        // |v - c|^2 is smallest where v.c - |c|^2 / 2 is largest.
+        const auto merit = [&](size_t cell) {
+            return static_cast<double>(products[v][cell]) * units[v] +
+                   (static_cast<double>(biases[v]) * biases_[cell] - offsets_[cell]);
+        };
+        size_t best = 0;
+        double highest = merit(0);
+        for (size_t cell = 1; cell < count_; ++cell)
+            if (const double other = merit(cell); other > highest) best = cell, highest = other;
+        out[v] = static_cast<uint16_t>(best);
+        if (!distances) continue;
+        const double bias = biases[v], length = kernels().sum_squares(residuals + v * features_, features_);
+        distances[v] = std::min(kFarthest, std::sqrt(std::max(0.0, (length + bias * bias) - 2 * highest)));
+    }
+}
+
+void Cells::scores(const float* const* queries, size_t count, size_t begin, size_t end, int32_t* const* out) const {
+    thread_local std::vector<int16_t> whole;
+    whole.resize(kScanTile * width_);
+    const int16_t* vectors[kScanTile];
+    double units[kScanTile];
+    for (size_t q = 0; q < count; ++q) {
+        vectors[q] = whole.data() + q * width_;
+        units[q] = levels(queries[q], whole.data() + q * width_) * scale_;
+    }
+    kernels().cell_dots(centres_.data(), width_, begin, end, vectors, count, out);
+    const double widest = *std::max_element(radii_.begin(), radii_.end());
+    for (size_t q = 0; q < count; ++q) {
+        // A class at distance r in a random direction is above its centre by about r |(x, 1)| / sqrt(features).
+        const double length = std::sqrt(kernels().sum_squares(queries[q], features_) + 1.0);
+        const double spread = length / std::sqrt(static_cast<double>(features_));
+        const double unit = std::max(units[q], (largest_bias_ + spread * widest) / kMostExtra);
+        if (unit < 1e-300) continue;  // nothing to add, or a file with an absurd scale
+        const double per_unit = 1 / unit;
+        for (size_t cell = begin; cell < end; ++cell)
+            out[q][cell] += rounded((biases_[cell] + spread * radii_[cell]) * per_unit);
+    }
+}
+
+}  // namespace manyclass
