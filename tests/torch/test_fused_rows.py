@@ -222,3 +222,12 @@ def test_an_optimizer_that_lacks_the_rows_is_named() -> None:
     model = fused(lambda rows: RowSGD([other], lr=0.1))
     with pytest.raises(InputError, match="not in this optimizer"):
         model(*batch(0)).backward()
+
+
+def test_a_schedule_takes_the_rows_optimizer() -> None:
+    """torch warns when a schedule moves before its optimizer: moving rows inside backward must count."""
+    model = fused(RULES["momentum"])
+    schedule = torch.optim.lr_scheduler.ExponentialLR(model.head.row_optimizer, 0.5)
+    model(*batch(0)).backward()
+    schedule.step()
+    assert model.head.row_optimizer.param_groups[0]["lr"] == 0.05

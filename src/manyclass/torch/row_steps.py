@@ -50,6 +50,7 @@ class RowSteps(torch.optim.Optimizer):
         _check_parameter(parameter)
         _check_rows(parameter, ids, gradient)
         self._update(group, parameter, ids, gradient)
+        self._opt_called = True  # torch's schedulers look here, and warn if nobody called step()
 
     @torch.no_grad()
     def begin_step(self, parameter: Tensor) -> RowStep:
