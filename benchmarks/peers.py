@@ -19,12 +19,15 @@ class Manyclass(Peer):
         self.name = f"manyclass {pipeline}"
 
     def build(self, rows: np.ndarray, bias: np.ndarray | None) -> None:
-        """Build with the config the library chooses itself, with the paper's, or with a scan of 256 bits."""
+        """Build with the config the library chooses itself, the paper's, a scan of 256 bits, or one parted in cells."""
         import manyclass as mc
 
-        config = {"default": None, "paper": mc.HashConfig.paper(), "scan": mc.HashConfig.flat_sketch(256)}[
-            self.pipeline
-        ]
+        config = {
+            "default": None,
+            "paper": mc.HashConfig.paper(),
+            "scan": mc.HashConfig.flat_sketch(256),
+            "cells": mc.HashConfig.flat_sketch(256, cells=len(rows) // 256),
+        }[self.pipeline]
         self.rows = np.array(rows, np.float32)  # writable and in memory, as every peer's copy is
         self.index = mc.WTAIndex.build(self.rows, bias=bias, config=config)
 
@@ -121,6 +124,7 @@ class Scann(Peer):
 CONTESTANTS = (
     partial(Manyclass, pipeline="default"),
     partial(Manyclass, pipeline="scan"),
+    partial(Manyclass, pipeline="cells"),
     partial(Manyclass, pipeline="paper"),
     TorchSoftmax,
     FastestExact,

@@ -141,7 +141,7 @@ def mean_and_error(values: Tensor) -> tuple[float, float]:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_the_estimated_normaliser_is_unbiased(shared: bool) -> None:
-    head = small_head(shared=shared, candidates=3, shared_limit=6, tail=8, reduction="none").double().eval()
+    head = small_head(shared=shared, candidates=3, shared_limit=6, tail=8, reduction="none").double()
     x, target = random_tensor(2, FEATURES).double(), torch.tensor([3, 40])
     logits = reference_logits(head, x, head.weight, head.bias)
     of_positives = logits.gather(1, target[:, None])[:, 0]
@@ -151,6 +151,15 @@ def test_the_estimated_normaliser_is_unbiased(shared: bool) -> None:
         mean, error = mean_and_error(estimate)
         assert error < 0.03 * exact  # or the next line says little
         assert abs(mean - exact) < 4.5 * error  # normal error: by chance once in 150,000 seeds
+
+
+def test_evaluation_draws_the_same_tail_each_time_and_leaves_training_alone() -> None:
+    head = small_head(candidates=3, shared_limit=6, tail=8).eval()
+    x, target = random_tensor(2, FEATURES), torch.tensor([3, 40])
+    before = head.sampler.generator.get_state()
+    assert head(x, target) == head(x, target)
+    assert torch.equal(head.topk(x, 2, normalizer="estimated")[1], head.topk(x, 2, normalizer="estimated")[1])
+    assert torch.equal(head.sampler.generator.get_state(), before)
 
 
 def test_the_tail_counts_where_tables_find_fewer_than_they_may() -> None:
@@ -170,7 +179,7 @@ def test_the_bias_of_the_loss_shrinks_as_one_over_the_samples(shared: bool) -> N
     x, target = random_tensor(1, FEATURES), torch.tensor([3])
     bias = []
     for samples in (8, 32, 128):
-        head = small_head(tail=samples, **settings).double().eval()
+        head = small_head(tail=samples, **settings).double()
         with torch.no_grad(), head.exact():
             exact = head(x, target)
         with torch.no_grad():

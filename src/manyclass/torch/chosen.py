@@ -27,7 +27,7 @@ class Chosen(NamedTuple):
 def shared_logits(head: "WTASoftmax", x: Tensor, positives: Tensor) -> Chosen:
     """Return logits of one set of classes for all examples: their best candidates, all positives, the tail."""
     ids = _shared_classes(head, x, positives)
-    tail, times = _draw_outside(ids, head.num_classes, head.tail, head.sampler.generator).unique(return_counts=True)
+    tail, times = _draw_outside(ids, head.num_classes, head.tail, head.draws.generator).unique(return_counts=True)
     classes, order = torch.cat([ids, tail]).sort()
     stands_for = times.double() * ((head.num_classes - len(ids)) / max(1, head.tail))
     log_weights = torch.cat([stands_for.new_ones(len(ids)), stands_for]).log().to(x.dtype)[order]
@@ -68,7 +68,7 @@ def sampled_outside(head: "WTASoftmax", classes: Tensor, samples: int) -> tuple[
     classes (examples, width) → (examples, n), -1 where an example has the class already: what is left, weighted, is an
     unbiased sample of what that example lacks.
     """
-    drawn = head.sampler.draw(samples)
+    drawn = head.draws.draw(samples)
     own = classes.sort(1).values
     wanted = drawn.classes.expand(len(own), -1).contiguous()
     places = torch.searchsorted(own, wanted).clamp(max=own.shape[1] - 1)

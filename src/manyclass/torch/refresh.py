@@ -33,7 +33,8 @@ class Tables:
 
     Every training step re-hashes at most `limit` classes: first a slice of all classes in turn, so that each is
     visited once in `period` steps (the paper's round-robin), then, with `touched_first`, rows that the last step
-    changed, most moved first.
+    changed, most moved first. These have at least half of the limit, if there are that many: where 2·classes/limit is
+    more than `period`, a round takes that many steps.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Tables:
         """Return this step's classes, distinct."""
         limit = min(self.limit, classes)
         turn = min(limit, -(-classes // self.period))
+        turn = min(turn, -(-self.limit // 2)) if self.touched_first else turn
         touched = self.touched[: limit - turn] if self.touched_first else self.touched[:0]
         slice_ids = (self.cursor + np.arange(turn)) % classes
         self.cursor = int((self.cursor + turn) % classes)

@@ -112,6 +112,11 @@ class WTASoftmax(RowHead):
         """The stages of retrieval in words."""
         return self.tables.config_for(self.num_classes, self.in_features).pipeline
 
+    @property
+    def draws(self) -> ClassSampler:
+        """Where random classes come from: in evaluation the same ones each time, and training goes on undisturbed."""
+        return self.sampler if self.training else ClassSampler(self.num_classes, seed=0)
+
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
         """Within this context nothing is approximated: losses, topk and log_prob use all classes."""
