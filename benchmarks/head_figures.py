@@ -237,7 +237,8 @@ SECTIONS = (
     ])),
     ("learning", draw_learning, lambda records: "\n".join([
         "![Accuracy against steps](figures/head_learning.png)", "",
-        f"10,000 classes, hidden 128, batch 64, rate 0.1, momentum 0.9; {records[-1]['tests']:,} test examples, judged "
+        f"10,000 classes, hidden 128, batch 64, {records[-1]['steps']:,} steps, momentum 0.9, rate 0.1 falling "
+        f"exponentially to a tenth of it; {records[-1]['tests']:,} test examples, judged "
         "by the exact best class; lines are means of the seeds, bands run from least to most; "
         f"{measured(records)}.", "",
         tables.learning_table(records),
