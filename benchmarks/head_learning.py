@@ -21,10 +21,11 @@ DECAY = 0.1  # the learning rate's share that is left at the end
 SEEDS = (0, 1, 2)
 TASKS = ("random points", "wordnet")
 TRUNKS = ("plain", "normalized")
+PAPER = "paper's literal rule"
 HEADS = {
     "full softmax": mct.FullSoftmax,
     "default": mct.WTASoftmax,
-    "paper's literal rule": partial(mct.WTASoftmax, paper_exact=True, candidates=100),
+    PAPER: partial(mct.WTASoftmax, paper_exact=True, candidates=100),
 }
 REFRESH = {f"round robin in {period}": {"refresh_steps": period, "touched_first": False, "refresh_limit": 10_000}
            for period in (10, 100, 1000, 10_000)} | {"touched first (default)": {}}  # fmt: skip
@@ -84,7 +85,8 @@ def learn(task_name: str, kind: str, make: object, seed: int) -> dict[str, objec
 def runs(stage: str) -> list[tuple[str, str, str, int]]:
     """Return (task, trunk, head, seed) of every run of a stage."""
     if stage == "learning":
-        return [(task, kind, head, seed) for task in TASKS for kind in TRUNKS for seed in SEEDS for head in HEADS]
+        everything = [(task, kind, head, seed) for task in TASKS for kind in TRUNKS for seed in SEEDS for head in HEADS]
+        return [run for run in everything if run[2] != PAPER or run[3] == 0]  # it collapses with every seed alike
     return [("wordnet", kind, head, 0) for kind in TRUNKS for head in REFRESH]
 
 

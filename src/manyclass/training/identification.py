@@ -1,6 +1,7 @@
 """A task made on the spot: tell which of very many things an incomplete, noisy picture shows."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -13,19 +14,31 @@ from manyclass.errors import ConfigError
 class Identification:
     """Every class is a point; an example is its point with half of the features missing, and noise.
 
+    skew: class number r occurs in proportion to 1/(r + 10)^skew; 0: all alike, 1: as words do.
     Batches are functions of their number: the same for every head that is compared, and for a resumed run.
     """
 
     centres: Tensor  # (classes, features)
     noise: float = 0.5
+    skew: float = 0.0
     seed: int = 0
 
     @classmethod
-    def random(cls, classes: int, features: int, seed: int = 0) -> "Identification":
+    def random(cls, classes: int, features: int, seed: int = 0, skew: float = 0.0) -> "Identification":
         """Return a task of random points."""
         generator = torch.Generator().manual_seed(seed)
         shape = check_count("classes", classes), check_count("features", features)
-        return cls(torch.randn(*shape, generator=generator), seed=seed)
+        return cls(torch.randn(*shape, generator=generator), skew=skew, seed=seed)
+
+    @cached_property
+    def frequencies(self) -> Tensor:
+        """The share of each class among the examples, float64."""
+        weights = (torch.arange(len(self.centres), dtype=torch.float64) + 10) ** -self.skew
+        return weights / weights.sum()
+
+    @cached_property
+    def _cumulated(self) -> Tensor:
+        return self.frequencies.cumsum(0)
 
     def batch(self, step: int, size: int) -> tuple[Tensor, Tensor]:
         """Return training batch number `step`: inputs (size, features) and class ids (size,)."""
@@ -37,7 +50,8 @@ class Identification:
 
     def _draw(self, number: int, size: int) -> tuple[Tensor, Tensor]:
         generator = torch.Generator().manual_seed((self.seed + 1) * 1_000_003 + number)
-        labels = torch.randint(len(self.centres), (size,), generator=generator)
+        places = torch.rand(size, generator=generator, dtype=torch.float64) * self._cumulated[-1]
+        labels = torch.searchsorted(self._cumulated, places, right=True).clamp_(max=len(self.centres) - 1)
         points = self.centres[labels]
         seen = torch.rand(points.shape, generator=generator) < 0.5
         return points * seen + self.noise * torch.randn(points.shape, generator=generator), labels
