@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "arrays.h"
+#include "row_rule.h"
 
 using namespace manyclass;
 
@@ -15,8 +16,8 @@ FloatRows view(const In<float, 2>& rows) {
     return {rows.data(), rows.shape(0), rows.shape(1)};
 }
 
-void check_weight(const PairList& pairs, const In<float, 2>& weight) {
-    require(pairs.rows().empty() || static_cast<size_t>(pairs.rows().back()) < weight.shape(0), "id out of range");
+void check_rows(const PairList& pairs, size_t rows) {
+    require(pairs.rows().empty() || static_cast<size_t>(pairs.rows().back()) < rows, "id out of range");
 }
 
 template <class Array>
@@ -26,7 +27,7 @@ void check_pairs(const PairList& pairs, const Array& array) {
 
 void products(const PairList& self, In<float, 2> weight, std::optional<In<float, 1>> bias, In<float, 2> input,
               Out<float, 2> out, size_t threads) {
-    check_weight(self, weight);
+    check_rows(self, weight.shape(0));
     check_pairs(self, out);
     require(!bias || bias->size() == weight.shape(0), "bias does not fit the weight");
     require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
@@ -45,9 +46,21 @@ void row_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> inp
     self.row_gradients(gradient.data(), view(input), out.data(), sums.data(), std::max<size_t>(1, threads));
 }
 
+void moved_rows(const PairList& self, In<float, 2> gradient, In<float, 2> input, const RowRuleTuple& tuple,
+                Out<float, 2> weight, RowState first, RowState second, Out<float, 1> sums, size_t threads) {
+    check_pairs(self, gradient);
+    check_rows(self, weight.shape(0));
+    require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
+    require(sums.size() == self.rows().size(), "sums");
+    const RowRule rule = row_rule(tuple);
+    const RowsToUpdate rows = rows_to_update(rule, weight, first, second);
+    nb::gil_scoped_release unlocked;
+    self.update_rows(gradient.data(), view(input), rule, rows, sums.data(), std::max<size_t>(1, threads));
+}
+
 void input_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> weight, Out<float, 2> out,
                      size_t threads) {
-    check_weight(self, weight);
+    check_rows(self, weight.shape(0));
     check_pairs(self, gradient);
     require(out.shape(0) == self.examples() && out.shape(1) == weight.shape(1), "out");
     nb::gil_scoped_release unlocked;
@@ -71,5 +84,7 @@ void bind_pairs(nb::module_& m) {
         .def("products", &products, nb::arg("weight"), nb::arg("bias").none(), nb::arg("input"), nb::arg("out"),
              nb::arg("threads"))
         .def("row_gradients", &row_gradients)
+        .def("update_rows", &moved_rows, nb::arg("gradient"), nb::arg("input"), nb::arg("rule"), nb::arg("weight"),
+             nb::arg("first").none(), nb::arg("second").none(), nb::arg("sums"), nb::arg("threads"))
         .def("input_gradients", &input_gradients);
 }

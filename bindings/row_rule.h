@@ -1,11 +1,13 @@
 // A row rule as Python passes it: manyclass._reference_rows.RowRule, a named tuple of twelve numbers.
 #pragma once
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>
 
 #include <stdexcept>
 #include <tuple>
 
 #include "../cpp/row_update.h"
+#include "arrays.h"
 
 namespace manyclass {
 
@@ -33,6 +35,19 @@ inline RowRule row_rule(const RowRuleTuple& tuple) {
                            nesterov};
         },
         tuple);
+}
+
+using RowState = std::optional<Out<float, 2>>;
+
+inline RowsToUpdate rows_to_update(const RowRule& rule, const Out<float, 2>& weight, const RowState& first,
+                                   const RowState& second) {
+    const auto state = [&](const RowState& given, bool used) -> float* {
+        if (!used) return nullptr;
+        require(given && given->shape(0) == weight.shape(0) && given->shape(1) == weight.shape(1),
+                "the rule needs a state of the weight's shape");
+        return given->data();
+    };
+    return {weight.data(), state(first, rule.uses_first()), state(second, rule.uses_second()), weight.shape(1)};
 }
 
 }  // namespace manyclass

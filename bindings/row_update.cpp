@@ -1,31 +1,18 @@
 // Python's view of the row optimizers.
 #include "../cpp/row_update.h"
 
-#include <nanobind/stl/optional.h>
-
-#include "arrays.h"
 #include "row_rule.h"
 
 using namespace manyclass;
 
 namespace {
 
-using State = std::optional<Out<float, 2>>;
-
-float* state_data(const State& state, bool used, const Out<float, 2>& weight) {
-    if (!used) return nullptr;
-    require(state && state->shape(0) == weight.shape(0) && state->shape(1) == weight.shape(1),
-            "the rule needs a state of the weight's shape");
-    return state->data();
-}
-
-void bound_update_rows(const RowRuleTuple& tuple, Out<float, 2> weight, State first, State second, In<int64_t, 1> ids,
-                       In<float, 2> gradient, size_t threads) {
+void bound_update_rows(const RowRuleTuple& tuple, Out<float, 2> weight, RowState first, RowState second,
+                       In<int64_t, 1> ids, In<float, 2> gradient, size_t threads) {
     const RowRule rule = row_rule(tuple);
     require(gradient.shape(0) == ids.size() && gradient.shape(1) == weight.shape(1),
             "gradient must be (ids, row width)");
-    const RowsToUpdate rows{weight.data(), state_data(first, rule.uses_first(), weight),
-                            state_data(second, rule.uses_second(), weight), weight.shape(1)};
+    const RowsToUpdate rows = rows_to_update(rule, weight, first, second);
     const size_t count = ids.size(), row_count = weight.shape(0);
     const int64_t* const id = ids.data();
     const float* const gradient_data = gradient.data();

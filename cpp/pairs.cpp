@@ -91,28 +91,50 @@ void PairList::products(const FloatRows& weight, const float* bias, const float*
     });
 }
 
+// Writes the gradient of one row and returns the sum of its pairs' gradients.
+float PairList::row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run,
+                             float* out) const {
+    const float* inputs[kChunk];
+    float weights[kChunk];
+    float sum = 0;
+    std::memset(out, 0, input.features * sizeof(float));
+    for (size_t at = starts_[row]; at < starts_[row + 1]; at += kChunk) {
+        const size_t n = std::min<size_t>(kChunk, starts_[row + 1] - at);
+        for (size_t i = 0; i < n; ++i) {
+            inputs[i] = input.row(slots_[at + i] / width_);
+            weights[i] = gradient[slots_[at + i]];
+            sum += weights[i];
+        }
+        run.weighted_sum(inputs, weights, n, input.features, out);
+    }
+    return sum;
+}
+
 void PairList::row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums,
                              size_t threads) const {
     const Kernels& run = kernels();
-    const size_t features = input.features, slices = threads * kSlicesPerThread;
+    const size_t slices = threads * kSlicesPerThread;
     parallel_for(slices, threads, [&](size_t slice, size_t) {
-        const size_t begin = slice_begin(slice, slices);
         const size_t end = slice + 1 == slices ? rows_.size() : slice_begin(slice + 1, slices);
-        const float* inputs[kChunk];
-        float weights[kChunk];
-        for (size_t row = begin; row < end; ++row) {
-            float* to = out + row * features;
-            std::memset(to, 0, features * sizeof(float));
-            sums[row] = 0;
-            for (size_t at = starts_[row]; at < starts_[row + 1]; at += kChunk) {
-                const size_t n = std::min<size_t>(kChunk, starts_[row + 1] - at);
-                for (size_t i = 0; i < n; ++i) {
-                    inputs[i] = input.row(slots_[at + i] / width_);
-                    weights[i] = gradient[slots_[at + i]];
-                    sums[row] += weights[i];
-                }
-                run.weighted_sum(inputs, weights, n, features, to);
-            }
+        for (size_t row = slice_begin(slice, slices); row < end; ++row)
+            sums[row] = row_gradient(row, gradient, input, run, out + row * input.features);
+    });
+}
+
+void PairList::update_rows(const float* gradient, const FloatRows& input, const RowRule& rule, const RowsToUpdate& rows,
+                           float* sums, size_t threads) const {
+    const Kernels& run = kernels();
+    const size_t slices = threads * kSlicesPerThread, width = rows.width;
+    const size_t ahead = std::max<size_t>(1, 2048 / width);
+    parallel_for(slices, threads, [&](size_t slice, size_t) {
+        std::vector<float> own(width);
+        const size_t end = slice + 1 == slices ? rows_.size() : slice_begin(slice + 1, slices);
+        for (size_t row = slice_begin(slice, slices); row < end; ++row) {
+            if (row + ahead < end) prefetch_row(rows.weight + static_cast<size_t>(rows_[row + ahead]) * width, width);
+            sums[row] = row_gradient(row, gradient, input, run, own.data());
+            const size_t at = static_cast<size_t>(rows_[row]) * width;
+            apply_rule(rule, run, rows.weight + at, rows.first ? rows.first + at : nullptr,
+                       rows.second ? rows.second + at : nullptr, own.data(), width);
         }
     });
 }

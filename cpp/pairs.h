@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "row_update.h"
 
 namespace manyclass {
 
@@ -32,10 +33,14 @@ public:
     void products(const FloatRows& weight, const float* bias, const float* input, float* out, size_t threads) const;
     // out [rows][features] = sum over the row's pairs of gradient * input; sums [rows] of the gradients alone.
     void row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums, size_t threads) const;
+    // The same gradients, each applied to its row at once and never stored. sums as above.
+    void update_rows(const float* gradient, const FloatRows& input, const RowRule& rule, const RowsToUpdate& rows,
+                     float* sums, size_t threads) const;
     // out [examples][features] = sum over the example's pairs of gradient * weight[id].
     void input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const;
 
 private:
+    float row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run, float* out) const;
     size_t slice_begin(size_t slice, size_t slices) const;
     size_t examples_, width_;
     std::vector<int64_t> ids_;      // as given

@@ -3,6 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._reference_rows import RowRule, update_rows
+
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
@@ -26,6 +28,22 @@ class ReferencePairs:
         for at, row in enumerate(self.rows):
             share = np.where(self.ids == row, gradient, 0).sum(1)
             out[at], sums[at] = share @ input, share.sum()
+
+    def update_rows(
+        self,
+        gradient: Floats,
+        input: Floats,
+        rule: RowRule,
+        weight: Floats,
+        first: Floats | None,
+        second: Floats | None,
+        sums: Floats,
+        threads: int,
+    ) -> None:
+        """Apply every row's gradient to the row by an optimizer's rule; write the sums of the gradients alone."""
+        rows = np.empty((len(self.rows), input.shape[1]), np.float32)
+        self.row_gradients(gradient, input, rows, sums, threads)
+        update_rows(rule, weight, first, second, self.rows, rows, threads)
 
     def input_gradients(self, gradient: Floats, weight: Floats, out: Floats, threads: int) -> None:
         """Write, for every example, the sum of gradient·row over its pairs."""

@@ -42,6 +42,10 @@ class FusedUpdate:
         self.every = every
         self.waiting: dict[Tensor, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
 
+    def begin_step(self, parameter: Tensor) -> Any:
+        """Return rule and states for native code that moves the rows itself; None while gradients are collected."""
+        return self.optimizer.begin_step(parameter) if self.every == 1 else None
+
     def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         """Apply the gradient, or keep it until its turn."""
         if self.every > 1:

@@ -94,7 +94,12 @@ class _PairLogits(torch.autograd.Function):
         if not (ctx.needs_input_grad[2] or ctx.needs_input_grad[3]):
             return input_gradient, None, None, None, None
         rows = ctx.pairs.rows
-        into, sums = np.empty((len(rows), input.shape[1]), np.float32), np.empty(len(rows), np.float32)
+        sums = np.empty(len(rows), np.float32)
+        if _moved_at_once(ctx, values, input, weight, sums):
+            if ctx.needs_input_grad[3]:
+                ctx.update.update_rows(ctx.bias, torch.from_numpy(rows), torch.from_numpy(sums))
+            return input_gradient, None, None, None, None
+        into = np.empty((len(rows), input.shape[1]), np.float32)
         ctx.pairs.row_gradients(values, array(input), into, sums, threads)
         ids, row_gradient, bias_gradient = (torch.from_numpy(part) for part in (rows, into, sums))
         if ctx.update is not None:
@@ -112,6 +117,22 @@ class _PairLogits(torch.autograd.Function):
             sparse_rows(ids, bias_gradient, ctx.bias) if ctx.needs_input_grad[3] else None,
             None,
         )
+
+
+def _moved_at_once(ctx: Any, gradient: Any, input: Tensor, weight: Tensor, sums: Any) -> bool:
+    """Move the rows natively, no array of their gradients between, if the update is one that can say how."""
+    begin = getattr(ctx.update, "begin_step", None)
+    if begin is None or not ctx.needs_input_grad[2] or not weight.is_contiguous():
+        return False
+    step = begin(weight)
+    if step is None:
+        return False
+    states = [None if state is None else state.detach().numpy() for state in (step.first, step.second)]
+    ctx.pairs.update_rows(
+        gradient, array(input), step.rule, weight.detach().numpy(), *states, sums, torch.get_num_threads()
+    )
+    torch.autograd.graph.increment_version([part for part in (weight, step.first, step.second) if part is not None])
+    return True
 
 
 class _GatherRows(torch.autograd.Function):

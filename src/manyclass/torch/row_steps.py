@@ -59,6 +59,7 @@ class RowSteps(torch.optim.Optimizer):
         _check_parameter(parameter)
         step = self._checked_step(group, parameter)
         self._count(parameter)
+        self._opt_called = True  # torch's schedulers look here, and warn if nobody called step()
         return step
 
     def state_bytes(self) -> int:
