@@ -17,6 +17,7 @@ QUIET = "#8795a1"
 COLOURS = (  # the first key that occurs in a peer's name decides
     ("manyclass default", "#d1361f"),
     ("manyclass paper", "#e89a2c"),
+    ("manyclass cells", "#8c1c4b"),
     ("manyclass", "#d1361f"),
     ("torch softmax", "#5b6670"),
     ("exact", "#9aa5b1"),
