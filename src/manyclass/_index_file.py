@@ -31,15 +31,26 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def save_index(index: "WTAIndex", path: str) -> None:
     """Write the index and its rows to one file, atomically."""
-    meta, arrays = index_parts(index)
-    write_sections(path, KIND, meta, {"rows": _storable(index.rows[: index.classes]), **arrays})
+    arrays = {"rows": _storable(index.rows[: index.classes]), **index_arrays(index)}
+    write_sections(path, KIND, index_settings(index), arrays)
 
 
-def index_parts(index: "WTAIndex") -> tuple[dict[str, Any], Arrays]:
-    """Return all that an index is beside its rows: settings, and arrays by name."""
+def index_settings(index: "WTAIndex") -> dict[str, Any]:
+    """Return the few numbers an index is made of beside its arrays."""
+    config = index.config
+    meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": index.classes}
+    for kind, _ in _sketches(config):
+        meta[f"{kind}_scales"] = list(index._state.sketch_scales(kind))
+    if config.cells:
+        assert index._centres is not None
+        meta["cell_scale"] = index._centres.scale
+    return meta
+
+
+def index_arrays(index: "WTAIndex") -> Arrays:
+    """Return all arrays of an index but its rows, by name."""
     state, config, count = index._state, index.config, index.classes
     arrays: Arrays = {"bias": state.bias(), "norms": state.norms()}
-    meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": count}
     if len(state.removed()):
         arrays["removed"] = state.removed()
     if config.bands:
@@ -51,14 +62,12 @@ def index_parts(index: "WTAIndex") -> tuple[dict[str, Any], Arrays]:
         factors, biases = np.empty(count, np.int16), np.empty(count, np.int16)
         state.export_sketch(kind, codes, factors, biases)
         arrays |= {kind: codes, f"{kind}_factors": factors, f"{kind}_biases": biases, "centre": state.centre(kind)}
-        meta[f"{kind}_scales"] = list(state.sketch_scales(kind))
     if config.cells:
         assert index._centres is not None
         cells = np.empty(count, np.uint16)
         state.export_cells(cells)
         arrays |= {"cells": cells, "cell_centres": index._centres.levels, "cell_biases": index._centres.biases}
         arrays["cell_radii"] = state.cell_radii()
-        meta["cell_scale"] = index._centres.scale
     if config.always:
         arrays["always"] = index._always
     if config.rescore:
@@ -67,7 +76,7 @@ def index_parts(index: "WTAIndex") -> tuple[dict[str, Any], Arrays]:
         encoded = [name.encode("utf-8", "surrogatepass") for name in index.names]
         arrays["names"] = np.frombuffer(b"".join(encoded), np.uint8)
         arrays["name_ends"] = np.cumsum([len(name) for name in encoded], dtype=np.uint64)
-    return meta, arrays
+    return arrays
 
 
 def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threads: int) -> "WTAIndex":
@@ -82,7 +91,7 @@ def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threa
 def restore_index(
     cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, stored_bytes: int, threads: int
 ) -> "WTAIndex":
-    """Return the index that `index_parts` took apart; arrays must hold its rows too. Raises where things do not fit."""
+    """Return the index of these settings and arrays, which must include its rows. Raises where things do not fit."""
     config = _config(meta["config"])
     _check_size(config, stored_bytes)
     return _restore(cls, config, meta, arrays, threads)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from manyclass._index_file import index_parts, restore_index
+from manyclass._index_file import index_arrays, index_settings, restore_index
 from manyclass._inputs import Ids, check_count
 from manyclass.config import FLAT_SCAN_CLASSES, HashConfig
 from manyclass.errors import FileError, InputError
@@ -131,14 +131,14 @@ class Tables:
 
     def settings(self) -> dict[str, Any]:
         """Return where the refresh stands, as plain numbers; `tensors` has the rest."""
-        meta = None if self.index is None else index_parts(self.index)[0]
+        meta = None if self.index is None else index_settings(self.index)
         return {"cursor": self.cursor, "step": self.step, "index": meta}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tables themselves, and the ages of their entries."""
         if self.index is None:
             return {}
-        arrays = index_parts(self.index)[1]
+        arrays = index_arrays(self.index)
         if self.source is not None and not _same(self.source, self.index.rows):
             arrays["rows"] = self.index.rows
         arrays |= {"hashed_at": self.hashed_at, "touched": self.touched}
