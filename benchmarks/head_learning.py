@@ -53,7 +53,7 @@ def accuracy(below: torch.nn.Module, head: mct.OutputHead, inputs: torch.Tensor,
     return right / len(inputs)
 
 
-def learn(task_name: str, kind: str, make: object, seed: int) -> dict[str, object]:
+def learn(task_name: str, kind: str, make: object, seed: int, row_momentum: str) -> dict[str, object]:
     """Return the curve of one run: steps, accuracies, seconds of training, the meter's last readings."""
     warnings.simplefilter("ignore", mct.ApproximationWarning)
     task = task_of(task_name, seed)
@@ -61,7 +61,7 @@ def learn(task_name: str, kind: str, make: object, seed: int) -> dict[str, objec
     torch.manual_seed(seed)
     below = trunk(task.centres.shape[1], HIDDEN, kind)
     head = make(HIDDEN, CLASSES)  # type: ignore[operator]
-    optimizer = mct.RowSGD([*below.parameters(), *head.parameters()], lr=0.1, momentum=0.9)
+    optimizer = mct.RowSGD([*below.parameters(), *head.parameters()], lr=0.1, momentum=0.9, row_momentum=row_momentum)
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY ** (1 / STEPS))  # exponential, as in the paper
     curve, seconds, recalls = [], 0.0, []
     for step in range(STEPS):
@@ -87,6 +87,8 @@ def runs(stage: str) -> list[tuple[str, str, str, int]]:
     if stage == "learning":
         everything = [(task, kind, head, seed) for task in TASKS for kind in TRUNKS for seed in SEEDS for head in HEADS]
         return [run for run in everything if run[2] != PAPER or run[3] == 0]  # it collapses with every seed alike
+    if stage == "momentum":
+        return [("wordnet", kind, "lazy momentum", 0) for kind in TRUNKS]  # the learning stage has it at once
     return [("wordnet", "normalized", head, 0) for head in REFRESH]
 
 
@@ -113,8 +115,8 @@ def main() -> None:
         key = {"stage": stage, "task": task, "trunk": kind, "head": head, "seed": seed}
         if log.done(**key):
             continue
-        make = HEADS[head] if stage == "learning" else partial(mct.WTASoftmax, **REFRESH[head])
-        found = learn(task, kind, make, seed)
+        make = HEADS.get(head) or partial(mct.WTASoftmax, **REFRESH.get(head, {}))
+        found = learn(task, kind, make, seed, "lazy" if stage == "momentum" else "at_once")
         log.write(**key, classes=CLASSES, steps=STEPS, batch=BATCH, tests=TESTS, **found)
         print(f"{task}, {kind}, {head}, seed {seed}: {found['curve'][-1][1]:.4f}", flush=True)  # type: ignore[index]
 

@@ -34,7 +34,8 @@ def stages(threads: int) -> dict[str, tuple[str, Callable[[], None]]]:
             "about 25 minutes, plus the embedding of WordNet once",
             lambda: head_learning.run(log("learning"), "learning"),
         ),
-        "refresh": ("about 6 minutes", lambda: head_learning.run(log("refresh"), "refresh")),
+        "momentum": ("about 2 minutes", lambda: head_learning.run(log("momentum"), "momentum")),
+        "refresh": ("about 4 minutes", lambda: head_learning.run(log("refresh"), "refresh")),
         "tail": ("under a minute", lambda: head_tail.run(log("tail"))),
         "demo": ("about 14 minutes", lambda: head_demo.run(log("demo"))),
     }
