@@ -127,7 +127,7 @@ def draw_refresh(records: list[dict], target: Path) -> None:
     recall.set(xscale="log", xlabel="steps until every class is re-hashed", ylabel="mean recall@10 while training")
     accuracy.set(xscale="log", xlabel="steps until every class is re-hashed", ylabel="accuracy at the end")
     for axis in (recall, accuracy):
-        axis.set_ylim(0, None)
+        axis.set_ylim(0, 1.02)
         one_two_five(axis.xaxis)
         axis.set_xticks([10, 100, 1000, 10_000])
     recall.legend(frameon=False, fontsize=9)

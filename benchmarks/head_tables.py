@@ -110,7 +110,8 @@ def refresh_table(records: list[dict]) -> str:
     found = newest(records, "head", "trunk")
     kinds = list(dict.fromkeys(trunk for _, trunk in found))
     rows = []
-    for head in dict.fromkeys(head for head, _ in found):
+    # "touched first" before the rounds, and those by their length
+    for head in sorted(dict.fromkeys(head for head, _ in found), key=lambda head: (head[0] == "r", len(head), head)):
         cells = []
         for kind in kinds:
             record = found.get((head, kind))
