@@ -3,10 +3,11 @@
 import re
 from html import escape
 
+from manyclass.drawing import INK, QUIET, RULE
 from manyclass.errors import InputError
 
 # The furniture of a figure takes the page's colours, so that figures read well in the dark; lines keep their own.
-PAGE_COLOURS = {"#22303c": "--ink", "#8795a1": "--quiet", "#e4e8ec": "--rule", "#ffffff": "--card"}
+PAGE_COLOURS = {INK: "--ink", QUIET: "--quiet", RULE: "--rule", "#ffffff": "--card"}
 
 
 def inline_svg(svg: str, name: str, alt: str) -> str:
