@@ -1,0 +1,123 @@
+"""Stages `base` and `end_to_end`: train the whole network, once to keep it, and once per head to compare them."""
+
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import manyclass.torch as mct
+from manyclass.experiments.imagenet21k.alexnet import AlexNet, multiply_adds
+from manyclass.experiments.imagenet21k.examples import Batches, test_batches
+from manyclass.experiments.imagenet21k.images import SIDE, Images
+from manyclass.experiments.imagenet21k.plan import Plan
+from manyclass.experiments.running import Run
+from manyclass.training.evaluation import TrunkAndHead, evaluate
+from manyclass.training.loop import Trained, train
+from manyclass.training.metrics import Accuracy, Metrics
+
+BASE_HEAD = "wta"  # the fastest of those that learn as well as the full softmax
+EVALUATIONS = 10  # points of a learning curve
+CHECKPOINTS = 12
+TRIED_STEPS = 7
+
+
+def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
+    """Return an untrained network with the given output layer."""
+    torch.manual_seed(seed)
+    settings = {"shared_limit": 1024, "tail": 1024, "meter_every": 0} if head == "wta" else {}
+    below = AlexNet(plan.features, plan.hidden, plan.widths)
+    return TrunkAndHead(below, mct.make_head(head, plan.features, classes, **settings))
+
+
+def train_network(network: TrunkAndHead, run: Run, images: Images, plan: Plan, steps: int, checkpoint: Path) -> Trained:
+    """Train for so many steps, over which the rates fall exponentially; goes on from the checkpoint if there is one."""
+    optimizer = optimizer_of(network, plan)
+    return train(
+        network,
+        Batches(images, plan.batch, run.options.seed),
+        optimizer,
+        steps=steps,
+        schedule=torch.optim.lr_scheduler.ExponentialLR(optimizer, plan.final_rate ** (1 / steps)),
+        evaluate_on=test_batches(images, plan.curve_tests),
+        evaluate_every=max(1, steps // EVALUATIONS),
+        metrics=Metrics([Accuracy()]),
+        checkpoint=checkpoint,
+        checkpoint_every=max(1, steps // CHECKPOINTS),
+        progress=run.console.is_terminal,
+    )
+
+
+def optimizer_of(network: TrunkAndHead, plan: Plan) -> mct.RowSGD:
+    """Return SGD with the paper's momentum; the rows of the classes have a rate of their own."""
+    rates = zip((network.trunk, network.head), plan.rates, strict=True)
+    groups = [{"params": list(part.parameters()), "lr": rate} for part, rate in rates]
+    return mct.RowSGD(groups, lr=plan.rates[0], momentum=0.9)
+
+
+def run_base(run: Run, images: Images, plan: Plan) -> None:
+    """Train the network that all later stages stand on, with its accuracy on all held-out pictures."""
+    torch.set_num_threads(run.options.threads)
+    network = new_network(plan, images.classes, BASE_HEAD, run.options.seed)
+    trained = train_network(network, run, images, plan, plan.base_steps, base_checkpoint(run))
+    for point in trained.evaluations:
+        run.records.write(stage="base", kind="evaluation", **point)
+    accuracy = evaluate(network, test_batches(images, plan.tests), Metrics([Accuracy()]))["accuracy"]
+    run.records.write(
+        stage="base", kind="result", head=BASE_HEAD, steps=trained.step, seconds=trained.seconds, accuracy=accuracy,
+        multiply_adds=multiply_adds(network.trunk, torch.zeros(1, 1, SIDE, SIDE)), features=plan.features,
+        parameters=sum(parameter.numel() for parameter in network.trunk.parameters()), batch=plan.batch,
+        epochs=trained.step * plan.batch / len(images.train), rates=plan.rates, final_rate=plan.final_rate,
+    )  # fmt: skip
+
+
+def base_checkpoint(run: Run) -> Path:
+    """Return where the trained network is kept."""
+    return run.cache / "base.mc"
+
+
+def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
+    """Train the whole network from nothing with the exact softmax, as long as the base network was trained.
+
+    The base network's own curve stands for its head: it was trained from nothing too, on the same batches.
+    """
+    torch.set_num_threads(run.options.threads)
+    base = run.records.last(stage="base", kind="result")
+    assert base is not None  # the stages run in order
+    if not run.records.done(stage="end_to_end", kind="result", head=BASE_HEAD):
+        _record_curve(run, BASE_HEAD, run.records.select(stage="base", kind="evaluation"), plan.batch)
+    if run.records.done(stage="end_to_end", kind="result", head="full"):
+        return
+    if run.options.heads and "full" not in run.options.heads:
+        return
+    seconds = plan.end_to_end_seconds or base["seconds"]
+    steps = max(EVALUATIONS, round(seconds / _step_seconds(new_network(plan, images.classes, "full", 0), images, plan)))
+    network = new_network(plan, images.classes, "full", run.options.seed)
+    trained = train_network(network, run, images, plan, steps, run.cache / "end_to_end_full.mc")
+    _record_curve(run, "full", trained.evaluations, plan.batch)
+
+
+def _step_seconds(network: TrunkAndHead, images: Images, plan: Plan) -> float:
+    """Return what one step takes, the median of a few: how many fit into a time is needed for the decay of the rate."""
+    optimizer, batches = optimizer_of(network, plan), Batches(images, plan.batch, 0)
+    taken = []
+    for step in range(TRIED_STEPS):
+        started = time.perf_counter()
+        optimizer.zero_grad()
+        network(*batches(step)).backward()
+        optimizer.step()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken)
+
+
+def _record_curve(run: Run, head: str, evaluations: list[dict[str, Any]], batch: int) -> None:
+    key = {"stage": "end_to_end", "head": head, "candidates": None, "rule": "shared" if head == "wta" else None}
+    points = [{name: point[name] for name in ("step", "seconds", "accuracy")} for point in evaluations]
+    for point in points:
+        run.records.write(kind="evaluation", **key, **point)
+    last = points[-1]
+    run.records.write(
+        kind="result", **key, steps=last["step"], seconds=last["seconds"], accuracy=last["accuracy"], batch=batch,
+        ms_per_step=1000 * last["seconds"] / last["step"],
+    )  # fmt: skip

@@ -1,0 +1,114 @@
+"""The stages of the experiment in order, and what they hand to each other."""
+
+from pathlib import Path
+
+from manyclass.experiments.imagenet21k import glyphs, image_folder, strokes
+from manyclass.experiments.imagenet21k.images import Collection, Images, open_images
+from manyclass.experiments.imagenet21k.plan import FULL, QUICK, Plan
+from manyclass.experiments.recording import Records
+from manyclass.experiments.running import Experiment, Options, Run, Stage
+from manyclass.report.page import Page
+
+
+def plan_of(options: Options) -> Plan:
+    """Return the sizes of a run."""
+    return QUICK if options.quick else FULL
+
+
+def collect(options: Options) -> Collection:
+    """Return where pictures come from: a folder that is given, fonts, or strokes made on the spot with --quick."""
+    if options.data is not None:
+        return image_folder.collect(Path(options.data))
+    if options.quick:
+        return strokes.collect(plan_of(options).drawn_classes, options.seed)
+    return glyphs.collect()
+
+
+def images_of(run: Run) -> Images:
+    """Return the pictures, made and kept if this is the first time."""
+    folder = run.cache / "images"
+    with run.progress(1, "of the pictures") as show:
+        return open_images(folder, lambda: collect(run.options), show)
+
+
+def run_data(run: Run) -> None:
+    """Draw or read the pictures."""
+    run.records.write(stage="data", kind="result", **images_of(run).facts())
+
+
+def run_base(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import base_network
+
+    base_network.run_base(run, images_of(run), plan_of(run.options))
+
+
+def run_features(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import features
+
+    features.run_features(run, images_of(run), plan_of(run.options))
+
+
+def run_variance(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import features
+
+    features.run_variance(run)
+
+
+def run_softmax_layer(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import head_training
+
+    head_training.run_softmax_layer(run, images_of(run), plan_of(run.options))
+
+
+def run_layer(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import head_training, layer_times
+
+    plan = plan_of(run.options)
+    layer_times.run(run, head_training.open_layer(run), plan.batches, plan.candidates)
+
+
+def run_peers(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import head_training, peers_compared
+
+    peers_compared.run(run, head_training.open_layer(run))
+
+
+def run_heads(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import head_training
+
+    head_training.run_heads(run, images_of(run), plan_of(run.options))
+
+
+def run_end_to_end(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import base_network
+
+    base_network.run_end_to_end(run, images_of(run), plan_of(run.options))
+
+
+# name, what it does, minutes of the full and of the quick run on 2 cores
+STAGES = (
+    ("data", "draw the pictures, or read them", 5, 0.3, run_data),
+    ("base", "train the network", 42, 0.6, run_base),
+    ("features", "keep its last layer for the pictures", 6, 0.1, run_features),
+    ("variance", "how far the pictures of a class lie apart", 0.5, 0.02, run_variance),
+    ("softmax_layer", "train the exact softmax layer on them", 30, 0.3, run_softmax_layer),
+    ("layer", "time and accuracy of the layer alone", 10, 0.3, run_layer),
+    ("peers", "other libraries over the same layer", 20, 0.5, run_peers),
+    ("heads", "train output layers on the kept features", 33, 0.6, run_heads),
+    ("end_to_end", "train the whole network with other heads", 42, 0.3, run_end_to_end),
+)
+
+
+def stages(options: Options) -> list[Stage]:
+    """Return the stages with the minutes they take."""
+    return [Stage(name, title, quick if options.quick else full, run) for name, title, full, quick, run in STAGES]
+
+
+def page(records: Records, figures: Path) -> Page:
+    """Return the page of the experiment."""
+    from manyclass.experiments.imagenet21k import page as drawn
+
+    return drawn.page(records, figures)
+
+
+EXPERIMENT = Experiment("imagenet21k", "Twenty thousand image classes", stages, page)

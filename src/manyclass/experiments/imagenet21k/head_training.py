@@ -1,0 +1,176 @@
+"""Stages `softmax_layer` and `heads`: output layers trained on kept features."""
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import manyclass.torch as mct
+from manyclass.experiments.imagenet21k.base_network import BASE_HEAD, base_checkpoint, new_network
+from manyclass.experiments.imagenet21k.examples import CHUNK
+from manyclass.experiments.imagenet21k.features import Features, open_features
+from manyclass.experiments.imagenet21k.images import Images
+from manyclass.experiments.imagenet21k.plan import Plan
+from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
+from manyclass.experiments.running import Run
+from manyclass.torch.checkpoint import load_checkpoint
+from manyclass.training.evaluation import TrunkAndHead, evaluate
+from manyclass.training.loop import Trained, train
+from manyclass.training.metrics import Accuracy, Metrics
+
+EVALUATIONS = 8
+TRAIN_TESTS = 4000  # training examples whose accuracy is told beside the held-out one
+
+# (head, candidates, rule) → settings. "own": every example its own candidates, as in the paper, with the tail that our
+# default has; "paper": the paper's literal rule.
+HEADS: dict[tuple[str, int | None, str | None], dict[str, Any]] = {
+    ("wta", None, "shared"): {"shared_limit": 1024, "tail": 1024},
+    ("wta", 30, "own"): {"candidates": 30, "shared": False},
+    ("wta", 300, "own"): {"candidates": 300, "shared": False},
+    ("wta", 3000, "own"): {"candidates": 3000, "shared": False},
+    ("wta", 30, "paper"): {"candidates": 30, "paper_exact": True},
+    ("wta", 300, "paper"): {"candidates": 300, "paper_exact": True},
+    ("wta", 3000, "paper"): {"candidates": 3000, "paper_exact": True},
+    ("sampled", None, None): {"samples": 1024},
+    ("hierarchical", None, None): {},
+    ("full", None, None): {},
+}
+
+
+class FeatureBatches:
+    """Step → (features, classes), every example once per epoch in a random order."""
+
+    def __init__(self, features: Features, size: int, seed: int) -> None:
+        self.features, self.size = features, size
+        self.order = np.random.default_rng(seed).permutation(len(features.train))
+
+    def __call__(self, step: int) -> tuple[Tensor, Tensor]:
+        places = np.arange(step * self.size, (step + 1) * self.size) % len(self.order)
+        numbers = np.sort(self.order[places])  # reads the file from front to back
+        return _tensors(self.features.train[numbers], self.features.train_labels[numbers])
+
+
+def test_batches(features: Features, count: int) -> list[tuple[Tensor, Tensor]]:
+    """Return held-out examples in float32."""
+    starts = range(0, min(count, len(features.test)), CHUNK)
+    return [_tensors(features.test[s : s + CHUNK], features.test_labels[s : s + CHUNK]) for s in starts]
+
+
+def _tensors(features: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:  # type: ignore[type-arg]
+    return torch.from_numpy(np.asarray(features, np.float32)), torch.from_numpy(np.array(labels, np.int64))
+
+
+def run_heads(run: Run, images: Images, plan: Plan) -> None:
+    """Train every output layer from nothing on the same features, for the same seconds each."""
+    torch.set_num_threads(run.options.threads)
+    features = open_features(run)
+    chosen = [key for key in HEADS if not run.options.heads or key[0] in run.options.heads]
+    for name, candidates, rule in chosen:
+        key = {"stage": "heads", "head": name, "candidates": candidates, "rule": rule}
+        if run.records.done(kind="result", **key):
+            continue
+        if candidates is not None and candidates > images.classes:
+            continue
+        run.console.print(f"  {label_of(name, candidates, rule)}, {plan.head_seconds:.0f} s", highlight=False)
+        torch.manual_seed(run.options.seed)
+        head = mct.make_head(name, plan.features, images.classes, **HEADS[name, candidates, rule])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
+            trained = _train(
+                head, FeatureBatches(features, plan.batch, run.options.seed), plan.rates[1], run,
+                seconds=plan.head_seconds, evaluate_on=test_batches(features, plan.curve_tests),
+                evaluate_every=plan.head_seconds / EVALUATIONS,
+            )  # fmt: skip
+        for point in trained.evaluations:
+            run.records.write(kind="evaluation", **key, **point)
+        run.records.write(
+            kind="result", **key, steps=trained.step, seconds=trained.seconds, batch=plan.batch,
+            accuracy=trained.evaluations[-1]["accuracy"], ms_per_step=1000 * trained.seconds / trained.step,
+        )  # fmt: skip
+
+
+def label_of(head: str, candidates: int | None, rule: str | None) -> str:
+    """Return a head in words."""
+    if head != "wta":
+        return f"{head} softmax"
+    ways = {"shared": "shared candidates (default)", "own": "own candidates", "paper": "the paper's literal rule"}
+    return f"WTA, {ways[str(rule)]}" + (f", K = {candidates}" if candidates else "")
+
+
+def run_softmax_layer(run: Run, images: Images, plan: Plan) -> None:
+    """Train an exact softmax layer on the kept features to its end: what all approximations are measured against.
+
+    It starts from the rows the network was trained with, passes over all examples with the approximate layer, because
+    that is quick, and ends with exact steps over all classes.
+    """
+    torch.set_num_threads(run.options.threads)
+    features = open_features(run)
+    tests = test_batches(features, plan.curve_tests)
+    network = new_network(plan, images.classes, BASE_HEAD, run.options.seed)
+    load_checkpoint(base_checkpoint(run), network)
+    approximate = network.head
+    assert isinstance(approximate, mct.WTASoftmax)
+    batch = plan.softmax_batch
+    rate = plan.rates[1] * batch / plan.batch  # the gradient is a mean over the batch: a class meets it as often
+    steps = round(plan.softmax_epochs * len(features.train) / batch)
+    batches = FeatureBatches(features, batch, run.options.seed)
+    first = _train(approximate, batches, rate, run, steps=steps, evaluate_on=tests, evaluate_every=max(1, steps // 5),
+                   final_rate=0.1, checkpoint=run.cache / "softmax_layer_1.mc")  # fmt: skip
+    exact = mct.FullSoftmax.from_linear(approximate.to_linear())
+    last = _train(exact, lambda step: batches(steps + step), 0.1 * rate, run, steps=plan.softmax_steps,
+                  evaluate_on=tests, evaluate_every=max(1, plan.softmax_steps // 5), final_rate=0.1,
+                  checkpoint=run.cache / "softmax_layer_2.mc")  # fmt: skip
+    _keep_layer(run, exact)
+    for trained, before, seconds in ((first, 0, 0.0), (last, first.step, first.seconds)):
+        for point in trained.evaluations:
+            moved = {"step": before + point["step"], "seconds": seconds + point["seconds"]}
+            run.records.write(stage="softmax_layer", kind="evaluation", exact=trained is last, **{**point, **moved})
+    layer = open_layer(run)
+    sample = np.random.default_rng(0).choice(len(features.train), min(TRAIN_TESTS, len(features.train)), replace=False)
+    numbers = np.sort(sample)
+    seen = [_tensors(features.train[numbers], features.train_labels[numbers])]
+    identity = TrunkAndHead(torch.nn.Identity(), exact)
+    run.records.write(
+        stage="softmax_layer", kind="result", start=f"{BASE_HEAD} head of the base network",
+        accuracy=layer.exact_accuracy, train_accuracy=evaluate(identity, seen, Metrics([Accuracy()]))["accuracy"],
+        steps=first.step + last.step, exact_steps=last.step, seconds=first.seconds + last.seconds, batch=batch,
+    )  # fmt: skip
+
+
+def _train(
+    head: mct.OutputHead,
+    batches: Callable[[int], tuple[Tensor, Tensor]],
+    rate: float,
+    run: Run,
+    final_rate: float = 1.0,
+    **settings: Any,
+) -> Trained:
+    """Train one output layer; a rate that falls does so exponentially over the steps."""
+    optimizer = mct.RowSGD(head.parameters(), lr=rate, momentum=0.9)
+    gamma = final_rate ** (1 / settings["steps"]) if "steps" in settings else 1.0
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma)
+    return train((torch.nn.Identity(), head), batches, optimizer, schedule=schedule, metrics=Metrics([Accuracy()]),
+                 progress=run.console.is_terminal, **settings)  # fmt: skip
+
+
+def _keep_layer(run: Run, head: mct.FullSoftmax) -> None:
+    """Write rows and bias; the folder appears whole or not at all."""
+    folder, unfinished = run.cache / "layer", run.cache / f"layer.{os.getpid()}.unfinished"
+    shutil.rmtree(folder, ignore_errors=True)
+    unfinished.mkdir()
+    assert head.bias is not None
+    np.save(unfinished / "rows.npy", head.weight.detach().numpy())
+    np.save(unfinished / "bias.npy", head.bias.detach().numpy().ravel())
+    unfinished.rename(folder)
+
+
+def open_layer(run: Run) -> TrainedLayer:
+    """Return the trained softmax layer with all held-out features as its queries."""
+    features = open_features(run)
+    rows, bias = (np.load(run.cache / "layer" / f"{name}.npy") for name in ("rows", "bias"))
+    return TrainedLayer(rows, bias, np.asarray(features.test, np.float32), np.array(features.test_labels))

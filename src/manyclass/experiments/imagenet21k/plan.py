@@ -1,0 +1,69 @@
+"""How much of everything: the full run, and the quick one that shows the same in three minutes."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Sizes of one run of the experiment."""
+
+    features: int  # width of the layer below the classes
+    hidden: int  # width of the dense layer before it
+    widths: tuple[int, ...]  # channels of the five convolutions
+    drawn_classes: int  # random stroke characters, where no fonts are used
+    batch: int
+    base_steps: int  # training of the network
+    rates: tuple[float, float]  # learning rates at the start: network, output layer
+    final_rate: float  # share of them at the end; the decay between is exponential
+    examples: int  # pictures whose features are kept for training output layers
+    tests: int  # held-out pictures, at most
+    curve_tests: int  # of them, for the points of a learning curve
+    softmax_epochs: float  # passes of the approximate layer before the exact one
+    softmax_steps: int  # steps of the exact layer
+    softmax_batch: int
+    head_seconds: float  # training time of each output layer on kept features
+    end_to_end_seconds: float  # training time of the whole network with each head; 0: as long as the base network took
+    batches: tuple[int, ...]
+    candidates: tuple[int, ...]
+
+
+FULL = Plan(
+    features=4096,
+    hidden=2048,
+    widths=(48, 128, 192, 192, 128),  # one of AlexNet's two towers
+    drawn_classes=20_000,
+    batch=256,
+    base_steps=2600,
+    rates=(0.1, 0.001),
+    final_rate=0.02,
+    examples=240_000,
+    tests=42_000,
+    curve_tests=4_000,
+    softmax_epochs=2,
+    softmax_steps=160,
+    softmax_batch=1024,
+    head_seconds=180,
+    end_to_end_seconds=0,
+    batches=(1, 2, 4, 8, 16, 32, 64, 128),
+    candidates=(10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000),
+)
+QUICK = Plan(
+    features=512,
+    hidden=256,
+    widths=(24, 48, 64, 64, 48),
+    drawn_classes=4000,
+    batch=128,
+    base_steps=300,
+    rates=(0.1, 0.008),
+    final_rate=0.05,
+    examples=24_000,
+    tests=4_000,
+    curve_tests=1_000,
+    softmax_epochs=1,
+    softmax_steps=30,
+    softmax_batch=512,
+    head_seconds=4,
+    end_to_end_seconds=10,
+    batches=(1, 8, 64),
+    candidates=(10, 30, 100, 300, 1000, 3000),
+)
