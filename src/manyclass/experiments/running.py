@@ -13,6 +13,7 @@ from rich.table import Table
 
 from manyclass._backend import default_threads
 from manyclass.errors import ConfigError
+from manyclass.experiments.needs import Need
 from manyclass.experiments.recording import Records
 from manyclass.report.page import Page, write_page
 from manyclass.training.progress import Show, progress_bar, progress_lines, spoken_time
@@ -48,12 +49,16 @@ class Stage:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What the command needs: stages in order, and the page made of records (figure files go to the folder given)."""
+    """What the command needs: stages in order, and the page made of records (figure files go to the folder given).
+
+    needs: what must be installed for it, for `manyclass doctor`.
+    """
 
     name: str
     title: str
     stages: Callable[[Options], list[Stage]]
     page: Callable[[Records, Path], Page]
+    needs: Callable[[], list[Need]] = list
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,139 @@
+"""The command: what it prints, which exit code it gives, and what it leaves behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import tiny_experiment
+from typer.testing import CliRunner
+
+from manyclass import experiments
+from manyclass.cli import app
+
+runner = CliRunner()
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the tiny experiment the only one there is."""
+    monkeypatch.setattr(experiments, "EXPERIMENTS", {"tiny": "tiny_experiment"})
+    monkeypatch.setattr("manyclass.doctor.EXPERIMENTS", {"tiny": "tiny_experiment"})
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, tiny_experiment.__file__, *arguments]
+
+
+def test_report_draws_the_same_page_from_the_records_alone(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    ran = runner.invoke(app, ["experiment", "tiny", "--out", str(out), "--seed", "5", "--threads", "1"])
+    assert ran.exit_code == 0, ran.output
+    assert str(out / "report.html") in ran.output
+    drawn = {path: path.read_bytes() for path in [out / "report.html", *(out / "figures").iterdir()]}
+    for path in drawn:
+        path.unlink()
+    again = runner.invoke(app, ["report", str(out)])
+    assert again.exit_code == 0, again.output
+    assert {path: path.read_bytes() for path in drawn} == drawn
+
+
+def test_what_is_refused_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    for arguments, said in (
+        (["experiment", "nonsense"], "experiment 'nonsense' is unknown; choose from: tiny"),
+        (["report", str(tmp_path)], "has no records of an experiment; pass the --out of one"),
+    ):
+        ran = runner.invoke(app, arguments)
+        assert ran.exit_code == 2
+        assert said in ran.stderr
+        assert ran.stderr.startswith("manyclass: ")
+        assert ran.stderr.count("\n") == 1
+    assert runner.invoke(app, ["experiment", "tiny", "--threads", "0"]).exit_code == 2
+
+
+def test_a_second_run_into_the_same_folder_names_the_way_out(tmp_path: Path) -> None:
+    assert runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path)]).exit_code == 0
+    ran = runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path)])
+    assert ran.exit_code == 2
+    assert "--resume" in ran.stderr
+    assert runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path), "--resume"]).exit_code == 0
+
+
+def test_without_an_extra_there_is_a_sentence_with_the_install_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    ran = runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path)])
+    assert ran.exit_code == 2
+    assert "needs matplotlib, which is not installed; pip install 'manyclass[experiments]'" in ran.stderr
+
+
+def test_without_typer_the_command_says_how_to_install_it() -> None:
+    program = "import sys; sys.modules['typer'] = None; import manyclass.cli"
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr.strip() == (
+        "manyclass: the command needs typer, which is not installed; pip install 'manyclass[experiments]'"
+    )
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    arguments = command("experiment", "tiny", "--out", str(tmp_path))
+    environment = os.environ | {"TINY_PAUSE": "0.2"}
+    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        records, deadline = tmp_path / "records.jsonl", time.monotonic() + 300
+        while not records.exists() or '"number": 1' not in records.read_text():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=300)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 130
+    assert said.strip() == "stopped; the same command with --resume goes on from here"
+
+
+def test_neither_the_command_nor_the_frame_loads_torch() -> None:
+    program = """
+import os, sys
+import manyclass.cli, manyclass.experiments.running
+print("torch" in sys.modules, "matplotlib" in sys.modules, os.environ["OMP_WAIT_POLICY"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    ran = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["False", "False", "PASSIVE"]
+
+
+# doctor
+
+
+def test_doctor_says_what_runs_and_what_is_missing() -> None:
+    ran = runner.invoke(app, ["doctor"])
+    assert ran.exit_code == 0, ran.output
+    for said in (
+        "backend native",
+        "instruction set",
+        "threads",
+        "numpy",
+        "For the experiment tiny",
+        "fonts-of-nowhere",
+    ):
+        assert said in ran.output
+    missing = next(line for line in ran.output.splitlines() if "fonts-of-nowhere" in line)
+    assert "missing" in missing
+    assert "apt-get install fonts-of-nowhere" in missing
+
+
+def test_doctor_fails_where_the_core_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANYCLASS_SIMD", "nonsense")
+    ran = runner.invoke(app, ["doctor"])
+    assert ran.exit_code == 1
+    assert "the core does not run: MANYCLASS_SIMD='nonsense'" in ran.output

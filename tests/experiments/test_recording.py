@@ -1,0 +1,46 @@
+"""Laws of records: what is written is found by its fields, also by another reader and after a torn line."""
+
+from pathlib import Path
+
+from manyclass.experiments.recording import Records
+
+
+def test_records_are_found_by_their_fields(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    assert records.all() == []
+    assert not records.done(stage="layer")
+    for batch in (1, 8):
+        for candidates in (30, 300):
+            records.write(stage="layer", batch=batch, candidates=candidates, setting={"bits": (1, 2)})
+    assert records.done(stage="layer", batch=8, candidates=300)
+    assert not records.done(stage="layer", batch=64)
+    assert [record["candidates"] for record in records.select(batch=8)] == [30, 300]
+    last = records.last(batch=1)
+    assert last is not None
+    assert last["candidates"] == 300
+    assert records.done(setting={"bits": (1, 2)})
+    assert len(records.select(head=None)) == 4
+
+
+def test_what_another_writer_adds_is_seen(tmp_path: Path) -> None:
+    reader, writer = Records(tmp_path / "records.jsonl"), Records(tmp_path / "records.jsonl")
+    for step in range(5):
+        writer.write(step=step)
+        assert reader.done(step=step)
+        assert not reader.done(step=step + 1)
+
+
+def test_a_torn_line_is_not_a_record(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    records.write(step=1)
+    with records.path.open("a") as file:
+        file.write('{"step": 2')
+    assert not records.done(step=2)
+    records.write(step=3)
+    assert [record["step"] for record in records.all()] == [1, 3]
+
+
+def test_reading_twice_reads_the_file_once(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    records.write(step=1)
+    assert records.all()[0] is records.all()[0]
