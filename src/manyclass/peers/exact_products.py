@@ -3,12 +3,14 @@
 from typing import Any
 
 from manyclass.peers.peer import Floats
-from manyclass.peers.timing import best_seconds
+from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds
 
 SOFTMAX = "torch softmax"
 
 
-def exact_seconds(rows: Floats, bias: Floats, queries: Floats, batch: int, threads: int) -> dict[str, float]:
+def exact_seconds(
+    rows: Floats, bias: Floats, queries: Floats, batch: int, threads: int, rounds: int = ROUNDS, pause: float = PAUSE
+) -> dict[str, float]:
     """Return the best seconds of every exact product of the first `batch` queries, and of torch's softmax with bias."""
     import torch
     from threadpoolctl import threadpool_limits
@@ -24,7 +26,9 @@ def exact_seconds(rows: Floats, bias: Floats, queries: Floats, batch: int, threa
                 "numpy x@W.T": lambda: x @ rows.T,
                 "numpy W@x.T": lambda: rows @ x.T,
                 SOFTMAX: lambda: torch.softmax(tensor_x @ tensor.T + tensor_bias, dim=1),
-            }
+            },
+            rounds,
+            pause,
         )
 
 

@@ -90,10 +90,16 @@ class FaissRaBitQ(FaissFlatPQ):
 
 
 class FaissIVFPQ(FaissFlatPQ):
-    """Cells of k-means, 4-bit codes inside the cells probed, then exact logits."""
+    """Cells of k-means, 4-bit codes inside the cells probed, then exact logits.
 
-    def __init__(self, classes: int, features: int, threads: int = 2, dims_per_code: int = 4) -> None:
+    most_probed: share of the cells at which its settings end.
+    """
+
+    def __init__(
+        self, classes: int, features: int, threads: int = 2, dims_per_code: int = 4, most_probed: float = 0.5
+    ) -> None:
         super().__init__(classes, features, threads, dims_per_code)
+        self.most_probed = most_probed
         self.cells = 2 ** round(np.log2(2 * classes**0.5))  # faiss's advice is one to four times the root
         self.name = f"faiss IVF{self.cells},PQ{{d/{dims_per_code}}}x4fs,RFlat"
 
@@ -101,7 +107,9 @@ class FaissIVFPQ(FaissFlatPQ):
         return f"IVF{self.cells},{super().factory(columns)}"
 
     def settings(self) -> list[Setting]:
-        probes = [probe for probe in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if probe <= self.cells // 2]
+        probes = [
+            probe for probe in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if probe <= self.cells * self.most_probed
+        ]
         return [{"probes": probe, "refine": refine} for probe, refine in product(probes, (2, 4, 8, 32))]
 
     def parameters(self, faiss: Any, setting: Setting) -> Any:

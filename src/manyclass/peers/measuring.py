@@ -16,6 +16,7 @@ SINGLES = 100  # queries of a round, one at a time
 LARGE_BATCH = 1000
 SECONDS_SINGLE = 30.0
 SECONDS_BATCH = 20.0
+SURELY_QUICK = 1.0  # second; a batch expected to take less is not tried out in parts
 
 
 def build_timed(peer: Peer, rows: Floats, bias: Floats | None) -> dict[str, Any]:
@@ -27,20 +28,28 @@ def build_timed(peer: Peer, rows: Floats, bias: Floats | None) -> dict[str, Any]
 
 
 def measure_setting(
-    peer: Peer, problem: Problem, exact: ExactAnswer, setting: Setting, batches: tuple[int, ...] = (LARGE_BATCH,)
+    peer: Peer,
+    problem: Problem,
+    exact: ExactAnswer,
+    setting: Setting,
+    batches: tuple[int, ...] = (LARGE_BATCH,),
+    min_seconds: float = 0.5,
 ) -> dict[str, Any]:
-    """Return quality over all queries, us_batch1, and us_batch{size} with the number of queries in it, per batch."""
+    """Return quality over all queries, us_batch1, and us_batch{size} with the number of queries in it, per batch.
+
+    min_seconds: how long each timing goes on at least.
+    """
     queries = problem.queries
     measured = judge(peer.answers(queries, DEPTH, setting), problem, exact)
-    measured["us_batch1"] = microseconds_single(peer, queries, setting)
+    measured["us_batch1"] = microseconds_single(peer, queries, setting, min_seconds)
     for size in batches:
         count = fitting_queries(peer, queries, setting, most=min(size, len(queries)))
-        measured[f"us_batch{size}"] = microseconds_batch(peer, queries[:LARGE_BATCH], setting, count)
+        measured[f"us_batch{size}"] = microseconds_batch(peer, queries[:LARGE_BATCH], setting, count, min_seconds)
         measured["batch_queries" if size == LARGE_BATCH else f"batch{size}_queries"] = count
     return measured
 
 
-def microseconds_single(peer: Peer, queries: Floats, setting: Setting) -> float:
+def microseconds_single(peer: Peer, queries: Floats, setting: Setting, min_seconds: float = 0.5) -> float:
     """Return µs per query asked one at a time: the median of five or more rounds of 100 queries, fewer if slow."""
     singles = cycle([queries[position : position + 1] for position in range(len(queries))])
 
@@ -52,10 +61,10 @@ def microseconds_single(peer: Peer, queries: Floats, setting: Setting) -> float:
     start = perf_counter()
     ask(1)
     round_size = max(1, min(SINGLES, int(SECONDS_SINGLE / 6 / (perf_counter() - start))))
-    return time_call(lambda: ask(round_size)) / round_size * 1e6
+    return time_call(lambda: ask(round_size), min_seconds=min_seconds) / round_size * 1e6
 
 
-def microseconds_batch(peer: Peer, queries: Floats, setting: Setting, count: int) -> float:
+def microseconds_batch(peer: Peer, queries: Floats, setting: Setting, count: int, min_seconds: float = 0.5) -> float:
     """Return µs per query in batches of `count`: the median batch, or the only one where that takes very long."""
     starts = range(0, len(queries) - count + 1, count)
     batches = cycle([queries[start : start + count] for start in starts])
@@ -67,23 +76,22 @@ def microseconds_batch(peer: Peer, queries: Floats, setting: Setting, count: int
     ask()
     seconds = perf_counter() - start
     if seconds < SECONDS_BATCH / 4:
-        seconds = time_call(ask, repeats=3)
+        seconds = time_call(ask, repeats=3, min_seconds=min_seconds)
     return seconds / count * 1e6
 
 
 def fitting_queries(peer: Peer, queries: Floats, setting: Setting, most: int, seconds: float = SECONDS_BATCH) -> int:
     """Return how many queries, at most `most`, the peer answers at once in about that many seconds.
 
-    Judged by eightfold batches from one query on, because a query in a batch is cheaper than one alone.
+    Tried out with ever larger batches, because a query in a batch may cost less than one alone, or more.
     """
     peer.search(queries[:1], DEPTH, setting, batch_mode=True)
     count = 1
     while True:
         start = perf_counter()
         peer.search(queries[:count], DEPTH, setting, batch_mode=True)
-        fits = int(count * seconds / (perf_counter() - start))
-        if fits >= most:
-            return most
-        if fits < 8 * count:
-            return max(1, fits)
-        count *= 8
+        per_query = (perf_counter() - start) / count
+        fits = int(seconds / per_query)
+        if fits < 4 * count or 4 * count >= most or per_query * most < SURELY_QUICK:
+            return max(1, min(most, fits))
+        count *= 4

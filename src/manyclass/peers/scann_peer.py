@@ -9,10 +9,17 @@ from manyclass.peers.peer import Floats, Ids, Peer, Setting, with_bias_column, w
 
 
 class Scann(Peer):
-    """Google's ScaNN: cells of k-means, anisotropic 4-bit codes of 2 columns each, exact re-ranking."""
+    """Google's ScaNN: cells of k-means, anisotropic 4-bit codes of 2 columns each, exact re-ranking.
+
+    to_all_leaves: whether its settings end with a search of all cells.
+    """
 
     name = "ScaNN"
     install = "pip install 'scann>=1.4'"
+
+    def __init__(self, classes: int, features: int, threads: int = 2, to_all_leaves: bool = False) -> None:
+        super().__init__(classes, features, threads)
+        self.to_all_leaves = to_all_leaves
 
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import scann
@@ -31,6 +38,7 @@ class Scann(Peer):
 
     def settings(self) -> list[Setting]:
         searched = [leaves for leaves in (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 1000) if leaves <= self.leaves]
+        searched += [self.leaves] if self.to_all_leaves else []
         return [{"leaves": leaves, "reorder": reorder} for leaves, reorder in product(searched, (30, 100, 300))]
 
     def search(self, queries: Floats, k: int, setting: Setting, batch_mode: bool) -> Ids:

@@ -5,7 +5,8 @@ import statistics
 import time
 from collections.abc import Callable, Mapping
 
-ROUNDS, REPEATS, PAUSE = 4, 5, 0.15
+ROUNDS, REPEATS = 4, 5
+PAUSE = 0.15  # seconds
 
 
 def time_call(call: Callable[[], object], repeats: int = 5, min_seconds: float = 0.5) -> float:
@@ -22,16 +23,18 @@ def time_call(call: Callable[[], object], repeats: int = 5, min_seconds: float =
     return statistics.median(seconds)
 
 
-def best_seconds(calls: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+def best_seconds(
+    calls: Mapping[str, Callable[[], object]], rounds: int = ROUNDS, pause: float = PAUSE
+) -> dict[str, float]:
     """Return the best time of each call over alternating blocks.
 
     There is a pause before each block, because the thread pools of the linear-algebra libraries go on spinning for a
     while after each product.
     """
     best = dict.fromkeys(calls, math.inf)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, call in calls.items():
-            time.sleep(PAUSE)
+            time.sleep(pause)
             call()
             for _ in range(REPEATS):
                 start = time.perf_counter()
