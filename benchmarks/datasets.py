@@ -9,6 +9,7 @@ import numpy as np
 from benchmarks.cache import cached_arrays, create_array
 from benchmarks.imagenet_like import fill_imagenet_like
 from benchmarks.wordnet import fill_wordnet
+from manyclass.peers.judging import ExactAnswer, same_logit
 
 CHUNK = 100_000  # rows generated or scored at a time
 
@@ -28,19 +29,6 @@ class Dataset:
         kept = np.flatnonzero(self.labels < classes)
         bias = None if self.bias is None else self.bias[:classes]
         return Dataset(f"{self.name}-{classes}", self.rows[:classes], bias, self.queries[kept], self.labels[kept])
-
-
-@dataclass(frozen=True)
-class ExactAnswer:
-    """The exact top-10 of every query (queries, 10), best first, and how often the best one is the label."""
-
-    top10: np.ndarray
-    accuracy: float
-
-    @property
-    def top1(self) -> np.ndarray:
-        """Return the exact winner of every query, int64 (queries,)."""
-        return self.top10[:, 0]
 
 
 def load(name: str, fill: Callable[[Path], None]) -> Dataset:
@@ -72,25 +60,11 @@ def planted(classes: int, features: int = 64) -> Dataset:
 BY_NAME = {"wordnet": wordnet, "synthetic": synthetic_million, "imagenet": imagenet_like}
 
 
-def same_logit(dataset: Dataset, found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return, per query, whether the class found is the class wanted or ties with it up to rounding.
-
-    WordNet has a thousand glosses that occur twice; which of two equal rows comes first says nothing.
-    """
-    found_logits, wanted_logits = _logits_of(dataset, found), _logits_of(dataset, wanted)
-    return np.abs(found_logits - wanted_logits) <= 1e-6 * (1 + np.abs(wanted_logits))
-
-
 def exact_top1(dataset: Dataset) -> ExactAnswer:
     """Return the exact answer to every query of the data set, cached. Cost: one product with all rows."""
     arrays = cached_arrays(f"{dataset.name}-exact", lambda folder: _fill_exact(folder, dataset))
     top10 = np.asarray(arrays["top10"])
     return ExactAnswer(top10, float(np.mean(same_logit(dataset, top10[:, 0], dataset.labels))))
-
-
-def _logits_of(dataset: Dataset, classes: np.ndarray) -> np.ndarray:
-    logits = np.einsum("qf,qf->q", dataset.queries, dataset.rows[classes], dtype=np.float64)
-    return logits if dataset.bias is None else logits + dataset.bias[classes]
 
 
 def _fill_synthetic(folder: Path, classes: int, features: int, query_count: int = 4000, seed: int = 1) -> None:

@@ -6,7 +6,8 @@ import numpy as np
 
 import manyclass as mc
 from benchmarks.datasets import planted
-from benchmarks.records import CORE_RESULTS, Log, time_call
+from benchmarks.records import CORE_RESULTS, Log
+from manyclass.peers.timing import time_call
 
 SIZES = (100_000, 1_000_000, 10_000_000)
 LADDER = (10, 12, 15, 18, 22, 26, 30, 40, 60, 100, 200)

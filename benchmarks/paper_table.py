@@ -1,44 +1,26 @@
 """The paper's time table: 21,900 classes, 4096 features, batch × K, against the fastest exact product.
 
-Each side takes the best of several rounds, with a pause between them, because the thread pools of the linear-algebra
-libraries go on spinning for a while after each product.
+Each side takes the best of several rounds: see `manyclass.peers.timing`.
 """
 
 import functools
-import time
-from collections.abc import Callable
 
 import numpy as np
 
 import manyclass as mc
 from benchmarks.datasets import Dataset, exact_top1, imagenet_like
 from benchmarks.records import CORE_RESULTS, Log
+from manyclass.experiments.imagenet21k.layer_times import pipelines
+from manyclass.peers.exact_products import exact_seconds, speedups
+from manyclass.peers.timing import best_seconds
 
 BATCHES = (1, 8, 32, 64)
 CANDIDATES = (30, 300, 3000)
 GATES = {30: 0.95, 300: 0.99, 3000: 0.999}  # accuracy kept below which a cell does not count
 GOALS = {1: (90, 30, 4.5), 8: (65, 16, 3), 32: (30, 8, 3), 64: (22, 7, 2.5)}
 PAPER_SPEEDUPS = {1: (71.2, 42.7, 13.6), 8: (68.8, 37.7, 6.9), 32: (31.3, 16.0, 2.7), 64: (20.8, 11, 1.6)}
-PIPELINES = {
-    "default": mc.HashConfig.flat_sketch(512),
-    "paper": mc.HashConfig.paper_imagenet21k(),
-}
+PIPELINES = pipelines(classes=21_900, features=4096)
 LINES = (("float32", "default"), ("float32", "paper"), ("float16", "default"))
-ROUNDS, REPEATS, PAUSE = 4, 5, 0.15
-
-
-def best_seconds(calls: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """Return the best time of each call over alternating blocks."""
-    best = dict.fromkeys(calls, np.inf)
-    for _ in range(ROUNDS):
-        for name, call in calls.items():
-            time.sleep(PAUSE)
-            call()
-            for _ in range(REPEATS):
-                start = time.perf_counter()
-                call()
-                best[name] = min(best[name], time.perf_counter() - start)
-    return best
 
 
 def gather_bandwidth(rows: np.ndarray) -> float:
@@ -48,28 +30,6 @@ def gather_bandwidth(rows: np.ndarray) -> float:
     narrow = best_seconds({"small": lambda: index.search(query, 1, candidates=30)})["small"]
     wide = best_seconds({"large": lambda: index.search(query, 1, candidates=6000)})["large"]
     return (6000 - 30) * rows.shape[1] * rows.itemsize / (wide - narrow)
-
-
-def exact_seconds(rows: np.ndarray, queries: np.ndarray, threads: int) -> dict[int, dict[str, float]]:
-    """Return, per batch size, the best seconds of every exact product and of torch's softmax."""
-    import torch
-
-    torch.set_num_threads(threads)
-    tensor = torch.from_numpy(rows)
-    best = {}
-    for batch in BATCHES:
-        x = queries[:batch]
-        x_tensor = torch.from_numpy(x)
-        best[batch] = best_seconds(
-            {
-                "torch x@W.T": lambda x=x_tensor: x @ tensor.T,
-                "torch W@x.T": lambda x=x_tensor: tensor @ x.T,
-                "numpy x@W.T": lambda x=x: x @ rows.T,
-                "numpy W@x.T": lambda x=x: rows @ x.T,
-                "torch softmax": lambda x=x_tensor: torch.softmax(x @ tensor.T, dim=1),
-            }
-        )
-    return best
 
 
 def measure(log: Log, row_type: str, pipeline: str, dataset: Dataset, products: dict[int, dict[str, float]]) -> None:
@@ -90,16 +50,15 @@ def measure(log: Log, row_type: str, pipeline: str, dataset: Dataset, products: 
         ours = best_seconds({"ours": search})["ours"]
         ids, _ = index.retrieve(x, candidates)
         distinct = len(np.unique(ids[ids >= 0]))
-        fastest = min(seconds for name, seconds in products[batch].items() if "@" in name)
+        compared = speedups(ours, products[batch])
         log.write(
             stage="paper_table", **key, stages=index.config.pipeline, batch=batch, candidates=candidates,
-            accuracy_kept=kept, exact_accuracy=exact.accuracy, counts=kept >= GATES[candidates], ours_ms=ours * 1e3,
-            exact_ms=fastest * 1e3, products_ms={name: seconds * 1e3 for name, seconds in products[batch].items()},
-            speedup=fastest / ours, speedup_torch=products[batch]["torch softmax"] / ours, goal=GOALS[batch][column],
-            paper_speedup=PAPER_SPEEDUPS[batch][column], distinct_rows=distinct, gather_gb_s=bandwidth / 1e9,
-            ceiling=fastest / (distinct * rows[0].nbytes / bandwidth),
+            accuracy_kept=kept, exact_accuracy=exact.accuracy, counts=kept >= GATES[candidates], **compared,
+            goal=GOALS[batch][column], paper_speedup=PAPER_SPEEDUPS[batch][column],
+            distinct_rows=distinct, gather_gb_s=bandwidth / 1e9,
+            ceiling=compared["exact_ms"] / 1e3 / (distinct * rows[0].nbytes / bandwidth),
         )  # fmt: skip
-        print(f"{row_type} {pipeline} batch {batch} K {candidates}: kept {kept:.4f}, {fastest / ours:.1f}×")
+        print(f"{row_type} {pipeline} batch {batch} K {candidates}: kept {kept:.4f}, {compared['speedup']:.1f}×")
 
 
 def run(log: Log) -> None:
@@ -108,7 +67,8 @@ def run(log: Log) -> None:
     if all(log.done(row_type=t, pipeline=p, batch=b, candidates=k) for t, p, b, k in cells):
         return
     dataset = imagenet_like()
-    products = exact_seconds(np.array(dataset.rows), np.array(dataset.queries), log.threads)
+    rows, bias, queries = (np.array(part) for part in (dataset.rows, dataset.bias, dataset.queries))
+    products = {batch: exact_seconds(rows, bias, queries, batch, log.threads) for batch in BATCHES}
     for row_type, pipeline in LINES:
         measure(log, row_type, pipeline, dataset, products)
 

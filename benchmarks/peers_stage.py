@@ -4,49 +4,19 @@ One JSON line per (data set, peer, setting); started again, it goes on where it 
 """
 
 import argparse
-from itertools import cycle
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
 from rich.console import Console
 
-from benchmarks.datasets import BY_NAME, Dataset, ExactAnswer, exact_top1, same_logit
-from benchmarks.peer import Peer
-from benchmarks.peers import CONTESTANTS
-from benchmarks.records import CORE_RESULTS, Log, time_call
+from benchmarks.datasets import BY_NAME, Dataset, exact_top1
+from benchmarks.records import CORE_RESULTS, Log
+from manyclass.peers import CONTESTANTS, Peer
+from manyclass.peers.judging import ExactAnswer
+from manyclass.peers.measuring import build_timed, measure_setting
 
-DEPTH = 10
 console = Console()
-
-
-def quality(found: np.ndarray, dataset: Dataset, exact: ExactAnswer) -> dict[str, float]:
-    """Return label accuracy kept, agreement with the exact winner, and recall@10 of ids (queries, 10)."""
-    accuracy = float(np.mean(same_logit(dataset, found[:, 0], dataset.labels)))
-    shared = (found[:, :, None] == exact.top10[:, None, :]).any(axis=1)
-    return {
-        "queries": len(found),
-        "accuracy": accuracy,
-        "exact_accuracy": exact.accuracy,
-        "accuracy_kept": accuracy / exact.accuracy,
-        "agreement": float(np.mean(same_logit(dataset, found[:, 0], exact.top1))),
-        "recall_at_10": float(np.mean(shared)),
-    }
-
-
-def microseconds_single(peer: Peer, queries: np.ndarray, setting: dict, round_size: int = 100) -> float:
-    """Return µs per query asked one at a time: the median of five or more rounds of 100 queries."""
-    singles = cycle([queries[position : position + 1] for position in range(len(queries))])
-
-    def one_round() -> None:
-        for _ in range(round_size):
-            peer.search(next(singles), DEPTH, setting, batch_mode=False)
-
-    return time_call(one_round) / round_size * 1e6
-
-
-def microseconds_batch(peer: Peer, queries: np.ndarray, setting: dict) -> float:
-    """Return µs per query in batches of 1000: the median batch."""
-    return time_call(lambda: peer.search(queries, DEPTH, setting, batch_mode=True), repeats=3) / len(queries) * 1e6
 
 
 def microseconds_update(peer: Peer, dataset: Dataset, count: int = 200) -> float | None:
@@ -67,20 +37,11 @@ def microseconds_update(peer: Peer, dataset: Dataset, count: int = 200) -> float
 
 def measure(peer: Peer, dataset: Dataset, exact: ExactAnswer, log: Log, settings: list[dict]) -> None:
     """Build the peer once and write a record for each setting."""
-    rows, queries = np.array(dataset.rows), np.array(dataset.queries)
-    start = perf_counter()
-    peer.build(rows, dataset.bias)
-    build_seconds = perf_counter() - start
-    console.print(f"[bold]{peer.name}[/] built in {build_seconds:.1f} s")
-    built = {
-        "build_seconds": build_seconds,
-        "bytes_per_class": peer.bytes_per_class(),
-        "row_bytes": rows[0].nbytes,
-    }
+    loaded = replace(dataset, rows=np.array(dataset.rows), queries=np.array(dataset.queries))
+    built = build_timed(peer, loaded.rows, dataset.bias)
+    console.print(f"[bold]{peer.name}[/] built in {built['build_seconds']:.1f} s")
     for setting in settings:
-        measured = quality(peer.search(queries, DEPTH, setting, batch_mode=True), dataset, exact)
-        measured["us_batch1"] = microseconds_single(peer, queries, setting)
-        measured["us_batch1000"] = microseconds_batch(peer, queries[:1000], setting)
+        measured = measure_setting(peer, loaded, exact, setting)
         log.write(stage="peers", dataset=dataset.name, peer=peer.name, setting=setting, **measured, **built)
         console.print(
             f"  {setting}: kept {measured['accuracy_kept']:.3f}, recall {measured['recall_at_10']:.3f}, "

@@ -1,9 +1,7 @@
-"""One log format and one way of timing for every benchmark stage."""
+"""One log format for every benchmark stage."""
 
 import json
-import statistics
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from manyclass.training.run_log import machine_card, source_state
@@ -42,17 +40,3 @@ class Log:
         """Return whether a record with these fields exists, so that a stage started again skips it."""
         wanted = json.loads(json.dumps(key))  # as JSON reads it back: tuples are lists
         return any(all(record.get(name) == value for name, value in wanted.items()) for record in self.records())
-
-
-def time_call(call: Callable[[], object], repeats: int = 5, min_seconds: float = 0.5) -> float:
-    """Return the median seconds of one call, after a warm-up call.
-
-    Repeats at least `repeats` times and until `min_seconds` have passed.
-    """
-    call()
-    seconds: list[float] = []
-    while len(seconds) < repeats or sum(seconds) < min_seconds:
-        start = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - start)
-    return statistics.median(seconds)

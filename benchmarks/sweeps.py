@@ -4,7 +4,8 @@ import numpy as np
 
 import manyclass as mc
 from benchmarks.datasets import exact_top1, imagenet_like
-from benchmarks.records import CORE_RESULTS, Log, time_call
+from benchmarks.records import CORE_RESULTS, Log
+from manyclass.peers.timing import time_call
 
 BANDS = (16, 32, 64, 125, 250, 500, 1000, 2000)
 CANDIDATES = (10, 30, 100, 300, 1000, 3000)

@@ -1,26 +1,29 @@
 """faiss: one graph and three compressed scans followed by exact re-ranking."""
 
+from abc import abstractmethod
 from itertools import product
+from typing import Any
 
 import numpy as np
 
-from benchmarks.peer import Peer, with_bias_column, with_ones_column
+from manyclass.peers.peer import Floats, Ids, Peer, Setting, with_bias_column, with_ones_column
 
 
 class FaissPeer(Peer):
     """What faiss indexes share: a factory string, inner product, serialised size."""
 
+    install = "pip install 'faiss-cpu>=1.12'"
     multiple = 1  # the columns must be divisible by this
 
+    @abstractmethod
     def factory(self, columns: int) -> str:
         """Return the `index_factory` description for rows of so many columns."""
-        raise NotImplementedError
 
-    def parameters(self, faiss, setting: dict):
+    @abstractmethod
+    def parameters(self, faiss: Any, setting: Setting) -> Any:
         """Return the faiss search parameters of a setting."""
-        raise NotImplementedError
 
-    def build(self, rows: np.ndarray, bias: np.ndarray | None) -> None:
+    def build(self, rows: Floats, bias: Floats | None) -> None:
         """Train and fill the index."""
         import faiss
 
@@ -31,10 +34,11 @@ class FaissPeer(Peer):
         self.index.train(widened)
         self.index.add(widened)
 
-    def search(self, queries: np.ndarray, k: int, setting: dict, batch_mode: bool) -> np.ndarray:
+    def search(self, queries: Floats, k: int, setting: Setting, batch_mode: bool) -> Ids:
         """Return class ids; faiss takes one query and many the same way."""
         parameters = self.parameters(self.faiss, setting)
-        return self.index.search(with_ones_column(queries, self.columns), k, params=parameters)[1]
+        found: Ids = self.index.search(with_ones_column(queries, self.columns), k, params=parameters)[1]
+        return found
 
     def bytes_per_class(self) -> float:
         """Return the size of the serialised index per class; faiss keeps the same arrays in memory."""
@@ -49,10 +53,10 @@ class FaissHNSW(FaissPeer):
     def factory(self, columns: int) -> str:
         return "HNSW32"
 
-    def settings(self) -> list[dict]:
+    def settings(self) -> list[Setting]:
         return [{"ef": ef} for ef in (16, 32, 64, 128, 256, 512, 1024)]
 
-    def parameters(self, faiss, setting: dict):
+    def parameters(self, faiss: Any, setting: Setting) -> Any:
         return faiss.SearchParametersHNSW(efSearch=setting["ef"])
 
 
@@ -67,10 +71,10 @@ class FaissFlatPQ(FaissPeer):
     def factory(self, columns: int) -> str:
         return f"PQ{columns // self.multiple}x4fs,RFlat"
 
-    def settings(self) -> list[dict]:
+    def settings(self) -> list[Setting]:
         return [{"refine": refine} for refine in (1, 2, 4, 8, 16, 32, 64, 128)]
 
-    def parameters(self, faiss, setting: dict):
+    def parameters(self, faiss: Any, setting: Setting) -> Any:
         return faiss.IndexRefineSearchParameters(k_factor=setting["refine"])
 
 
@@ -86,20 +90,28 @@ class FaissRaBitQ(FaissFlatPQ):
 
 
 class FaissIVFPQ(FaissFlatPQ):
-    """Cells of k-means, 4-bit codes inside the cells probed, then exact logits."""
+    """Cells of k-means, 4-bit codes inside the cells probed, then exact logits.
 
-    def __init__(self, classes: int, features: int, threads: int = 2, dims_per_code: int = 4) -> None:
+    most_probed: share of the cells at which its settings end.
+    """
+
+    def __init__(
+        self, classes: int, features: int, threads: int = 2, dims_per_code: int = 4, most_probed: float = 0.5
+    ) -> None:
         super().__init__(classes, features, threads, dims_per_code)
+        self.most_probed = most_probed
         self.cells = 2 ** round(np.log2(2 * classes**0.5))  # faiss's advice is one to four times the root
         self.name = f"faiss IVF{self.cells},PQ{{d/{dims_per_code}}}x4fs,RFlat"
 
     def factory(self, columns: int) -> str:
         return f"IVF{self.cells},{super().factory(columns)}"
 
-    def settings(self) -> list[dict]:
-        probes = [probe for probe in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if probe <= self.cells // 2]
+    def settings(self) -> list[Setting]:
+        probes = [
+            probe for probe in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if probe <= self.cells * self.most_probed
+        ]
         return [{"probes": probe, "refine": refine} for probe, refine in product(probes, (2, 4, 8, 32))]
 
-    def parameters(self, faiss, setting: dict):
+    def parameters(self, faiss: Any, setting: Setting) -> Any:
         cells = faiss.SearchParametersIVF(nprobe=setting["probes"])
         return faiss.IndexRefineSearchParameters(k_factor=setting["refine"], base_index_params=cells)

@@ -1,0 +1,92 @@
+"""The layer alone: accuracy and time per batch size and number of candidates, beside the exact products."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from manyclass.config import EXACT_CLASSES, HashConfig
+from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
+from manyclass.index import WTAIndex
+from manyclass.peers.exact_products import exact_seconds, speedups
+from manyclass.peers.judging import accuracy_kept
+from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds
+
+if TYPE_CHECKING:
+    from manyclass.experiments.running import Run
+
+STAGE = "layer"
+BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
+CANDIDATES = (10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000)
+DEPTH = 10
+
+
+class Cell(NamedTuple):
+    """One record: a pipeline searched with so many candidates, so many queries at a time."""
+
+    pipeline: str
+    candidates: int
+    batch: int
+
+
+def pipelines(classes: int, features: int) -> dict[str, HashConfig]:
+    """Return what the library picks for such a layer, and the paper's own pipeline.
+
+    So few classes that the library would score all of them get what it picks for more: there is a search to look at.
+    """
+    return {
+        "default": HashConfig.for_problem(max(classes, EXACT_CLASSES + 1), features),
+        "paper": HashConfig.paper_imagenet21k(),
+    }
+
+
+def cells_of(layer: TrainedLayer, batches: Sequence[int], candidates: Sequence[int]) -> list[Cell]:
+    """Return every cell that this layer allows: no more candidates than classes, no larger batch than queries."""
+    counts = sorted({min(count, layer.classes) for count in candidates})
+    sizes = [batch for batch in batches if batch <= len(layer.queries)]
+    names = pipelines(layer.classes, layer.features)
+    return [Cell(name, count, batch) for name in names for count in counts for batch in sizes]
+
+
+def run(
+    run: "Run", layer: TrainedLayer, batches: Sequence[int] = BATCHES, candidates: Sequence[int] = CANDIDATES
+) -> None:
+    """Write one record per cell that the records lack; the exact products of its batch are timed in the same run."""
+    cells = cells_of(layer, batches, candidates)
+    missing = [cell for cell in cells if not run.records.done(stage=STAGE, **cell._asdict())]
+    if not missing:
+        return
+    rounds, pause = (1, PAUSE / 10) if run.options.quick else (ROUNDS, PAUSE)
+    timed = sorted({cell.batch for cell in missing})
+    completed = 0
+    with run.progress(len(timed) + len(missing), "timings") as show:
+        products = {}
+        for batch in timed:
+            show(completed, f"exact products, batch {batch}")
+            products[batch] = exact_seconds(
+                layer.rows, layer.bias, layer.queries, batch, run.options.threads, rounds, pause
+            )
+            completed += 1
+        for name, config in pipelines(layer.classes, layer.features).items():
+            mine = [cell for cell in missing if cell.pipeline == name]
+            if not mine:
+                continue
+            show(completed, f"building the {name} index")
+            index = WTAIndex.build(layer.rows, bias=layer.bias, config=config, threads=run.options.threads)
+            search = partial(index.search, threads=run.options.threads)
+            accuracies: dict[int, float] = {}
+            for cell in mine:
+                show(completed, f"{name}, K {cell.candidates}, batch {cell.batch}")
+                if cell.candidates not in accuracies:
+                    found = search(layer.queries, 1, candidates=cell.candidates).classes[:, 0]
+                    accuracies[cell.candidates] = layer.accuracy(found)
+                ask = partial(
+                    search, layer.queries[: cell.batch], min(DEPTH, cell.candidates), candidates=cell.candidates
+                )
+                ours = best_seconds({"ours": ask}, rounds, pause)["ours"]
+                accuracy = accuracies[cell.candidates]
+                run.records.write(
+                    stage=STAGE, kind="result", **cell._asdict(), stages=config.pipeline, accuracy=accuracy,
+                    exact_accuracy=layer.exact.accuracy, accuracy_kept=accuracy_kept(accuracy, layer.exact.accuracy),
+                    **speedups(ours, products[cell.batch]),
+                )  # fmt: skip
+                completed += 1
