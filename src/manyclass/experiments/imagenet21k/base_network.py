@@ -1,11 +1,18 @@
-"""Stages `base` and `end_to_end`: train the whole network, once to keep it, and once per head to compare them."""
+"""Stages `warm_up`, `base` and `end_to_end`: train the whole network, once to keep it, and with another head beside it.
+
+Twenty thousand classes with sixteen pictures each teach an untrained network next to nothing in an hour: every class
+comes by too seldom. So the network first learns a few of the classes, and then all of them.
+"""
 
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import nn
 
 import manyclass.torch as mct
 from manyclass.experiments.imagenet21k.alexnet import AlexNet, multiply_adds
@@ -13,6 +20,7 @@ from manyclass.experiments.imagenet21k.examples import Batches, test_batches
 from manyclass.experiments.imagenet21k.images import SIDE, Images
 from manyclass.experiments.imagenet21k.plan import Plan
 from manyclass.experiments.running import Run
+from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead, evaluate
 from manyclass.training.loop import Trained, train
 from manyclass.training.metrics import Accuracy, Metrics
@@ -24,11 +32,16 @@ TRIED_STEPS = 7
 
 
 def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
-    """Return an untrained network with the given output layer."""
+    """Return an untrained network with the given output layer.
+
+    Between them the features are centred and scaled. After a rectifier they have a large common part, and each step
+    of any of the heads would move all classes along it. A trained layer takes both into its rows and bias.
+    """
     torch.manual_seed(seed)
     settings = {"shared_limit": 1024, "tail": 1024, "meter_every": 0} if head == "wta" else {}
     below = AlexNet(plan.features, plan.hidden, plan.widths)
-    return TrunkAndHead(below, mct.make_head(head, plan.features, classes, **settings))
+    standardize = nn.BatchNorm1d(plan.features, affine=False)
+    return TrunkAndHead(nn.Sequential(below, standardize), mct.make_head(head, plan.features, classes, **settings))
 
 
 def train_network(network: TrunkAndHead, run: Run, images: Images, plan: Plan, steps: int, checkpoint: Path) -> Trained:
@@ -56,17 +69,57 @@ def optimizer_of(network: TrunkAndHead, plan: Plan) -> mct.RowSGD:
     return mct.RowSGD(groups, lr=plan.rates[0], momentum=0.9)
 
 
+def alexnet_of(network: TrunkAndHead) -> nn.Module:
+    """Return the network up to its features."""
+    assert isinstance(network.trunk, nn.Sequential)
+    return network.trunk[0]
+
+
+def standardization_of(network: TrunkAndHead) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """Return what is subtracted from the features before the output layer, and what they are multiplied by then."""
+    assert isinstance(network.trunk, nn.Sequential)
+    layer = network.trunk[1]
+    assert isinstance(layer, nn.BatchNorm1d)
+    assert layer.running_mean is not None
+    assert layer.running_var is not None
+    return layer.running_mean.numpy(), (layer.running_var + layer.eps).rsqrt().numpy()
+
+
+def run_warm_up(run: Run, images: Images, plan: Plan) -> None:
+    """Train the network on some of the classes with the exact softmax, which is cheap for so few."""
+    torch.set_num_threads(run.options.threads)
+    fewer = images.every(plan.warm_up_every)
+    network = new_network(plan, fewer.classes, "full", run.options.seed)
+    trained = train_network(network, run, fewer, plan, plan.warm_up_steps, run.cache / "warm_up.mc")
+    for point in trained.evaluations:
+        run.records.write(stage="warm_up", kind="evaluation", **point)
+    run.records.write(
+        stage="warm_up", kind="result", head="full", classes=fewer.classes, steps=trained.step,
+        seconds=trained.seconds, accuracy=trained.evaluations[-1]["accuracy"], batch=plan.batch,
+        epochs=trained.step * plan.batch / len(fewer.train),
+    )  # fmt: skip
+
+
+def warmed_up(run: Run, images: Images, plan: Plan, head: str) -> TrunkAndHead:
+    """Return a network over all classes whose part below the output layer is the warmed-up one."""
+    start = new_network(plan, images.every(plan.warm_up_every).classes, "full", run.options.seed)
+    load_checkpoint(run.cache / "warm_up.mc", start)
+    network = new_network(plan, images.classes, head, run.options.seed)
+    network.trunk.load_state_dict(start.trunk.state_dict())
+    return network
+
+
 def run_base(run: Run, images: Images, plan: Plan) -> None:
     """Train the network that all later stages stand on, with its accuracy on all held-out pictures."""
     torch.set_num_threads(run.options.threads)
-    network = new_network(plan, images.classes, BASE_HEAD, run.options.seed)
+    network = warmed_up(run, images, plan, BASE_HEAD)
     trained = train_network(network, run, images, plan, plan.base_steps, base_checkpoint(run))
     for point in trained.evaluations:
         run.records.write(stage="base", kind="evaluation", **point)
     accuracy = evaluate(network, test_batches(images, plan.tests), Metrics([Accuracy()]))["accuracy"]
     run.records.write(
         stage="base", kind="result", head=BASE_HEAD, steps=trained.step, seconds=trained.seconds, accuracy=accuracy,
-        multiply_adds=multiply_adds(network.trunk, torch.zeros(1, 1, SIDE, SIDE)), features=plan.features,
+        multiply_adds=multiply_adds(alexnet_of(network), torch.zeros(1, 1, SIDE, SIDE)), features=plan.features,
         parameters=sum(parameter.numel() for parameter in network.trunk.parameters()), batch=plan.batch,
         epochs=trained.step * plan.batch / len(images.train), rates=plan.rates, final_rate=plan.final_rate,
     )  # fmt: skip
@@ -78,9 +131,9 @@ def base_checkpoint(run: Run) -> Path:
 
 
 def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
-    """Train the whole network from nothing with the exact softmax, as long as the base network was trained.
+    """Train the whole network with the exact softmax from where the base network began, as long as that was trained.
 
-    The base network's own curve stands for its head: it was trained from nothing too, on the same batches.
+    The base network's own curve stands for its head: the same start, the same batches.
     """
     torch.set_num_threads(run.options.threads)
     base = run.records.last(stage="base", kind="result")
@@ -93,7 +146,7 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
         return
     seconds = plan.end_to_end_seconds or base["seconds"]
     steps = max(EVALUATIONS, round(seconds / _step_seconds(new_network(plan, images.classes, "full", 0), images, plan)))
-    network = new_network(plan, images.classes, "full", run.options.seed)
+    network = warmed_up(run, images, plan, "full")
     trained = train_network(network, run, images, plan, steps, run.cache / "end_to_end_full.mc")
     _record_curve(run, "full", trained.evaluations, plan.batch)
 

@@ -9,7 +9,7 @@ NOISE, CONTRAST = 0.12, 0.4
 
 
 def distort(pixels: Tensor, generator: torch.Generator) -> Tensor:
-    """Return float32 (n, 1, side, side), about zero mean, from uint8 pictures (n, side, side)."""
+    """Return float32 (n, 1, side, side) from uint8 pictures (n, side, side): distorted, then normalized."""
     count = len(pixels)
 
     def between(low: float, high: float, *shape: int) -> Tensor:
@@ -22,12 +22,13 @@ def distort(pixels: Tensor, generator: torch.Generator) -> Tensor:
     pictures = sharp * pictures + (1 - sharp) * F.avg_pool2d(pictures, 3, 1, 1)
     light = between(1 - CONTRAST, 1 + CONTRAST, 1, 1, 1)
     noise = between(0, NOISE, 1, 1, 1) * torch.randn(pictures.shape, generator=generator)
-    return light * (pictures - 0.3) + noise
+    return normalized(light * pictures + noise)
 
 
-def plain(pixels: Tensor) -> Tensor:
-    """Return the pictures as they are, in the range of distorted ones."""
-    return pixels.unsqueeze(1).float() / 255 - 0.3
+def normalized(pictures: Tensor) -> Tensor:
+    """Return pictures with mean 0 and variance 1 each: how bright one is says nothing of its class."""
+    variance, mean = torch.var_mean(pictures, dim=(1, 2, 3), keepdim=True, correction=0)
+    return (pictures - mean) * (variance + 1e-4).rsqrt()
 
 
 def _grids(between, side: int) -> Tensor:  # type: ignore[no-untyped-def]

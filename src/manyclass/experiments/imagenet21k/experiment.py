@@ -36,6 +36,12 @@ def run_data(run: Run) -> None:
     run.records.write(stage="data", kind="result", **images_of(run).facts())
 
 
+def run_warm_up(run: Run) -> None:
+    from manyclass.experiments.imagenet21k import base_network
+
+    base_network.run_warm_up(run, images_of(run), plan_of(run.options))
+
+
 def run_base(run: Run) -> None:
     from manyclass.experiments.imagenet21k import base_network
 
@@ -88,7 +94,8 @@ def run_end_to_end(run: Run) -> None:
 # name, what it does, minutes of the full and of the quick run on 2 cores
 STAGES = (
     ("data", "draw the pictures, or read them", 5, 0.3, run_data),
-    ("base", "train the network", 42, 0.6, run_base),
+    ("warm_up", "train the network on some of the classes", 8, 0.2, run_warm_up),
+    ("base", "train the network on all classes", 40, 0.5, run_base),
     ("features", "keep its last layer for the pictures", 6, 0.1, run_features),
     ("variance", "how far the pictures of a class lie apart", 0.5, 0.02, run_variance),
     ("softmax_layer", "train the exact softmax layer on them", 30, 0.3, run_softmax_layer),

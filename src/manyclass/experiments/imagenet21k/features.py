@@ -8,10 +8,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from manyclass.errors import CorruptFileError
-from manyclass.experiments.imagenet21k.base_network import BASE_HEAD, base_checkpoint, new_network
+from manyclass.experiments.imagenet21k.base_network import (
+    BASE_HEAD,
+    alexnet_of,
+    base_checkpoint,
+    new_network,
+    standardization_of,
+)
 from manyclass.experiments.imagenet21k.examples import CHUNK, TEST_SEED, Numbers, held_out, pictures
 from manyclass.experiments.imagenet21k.images import Images
 from manyclass.experiments.imagenet21k.plan import Plan
@@ -21,23 +27,38 @@ from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.progress import Show
 
 Halves = npt.NDArray[np.float16]
+Floats = npt.NDArray[np.float32]
 VARIANCE_EXAMPLES = 60_000  # enough for several pictures of most classes, and the sums stay quick
 
 
 @dataclass(frozen=True)
 class Features:
-    """Inputs of the output layer for training and for testing, with their classes."""
+    """Inputs of the output layer for training and for testing, with their classes.
+
+    mean and scale are those by which the network standardizes its features before the output layer.
+    """
 
     train: Halves  # (examples, features)
     train_labels: Numbers
     test: Halves
     test_labels: Numbers
+    mean: Floats  # (features,)
+    scale: Floats
+
+    def standardized(self, features: Halves) -> Tensor:
+        """Return features as an output layer is trained on them, float32."""
+        return torch.from_numpy((np.asarray(features, np.float32) - self.mean) * self.scale)
+
+    def folded(self, rows: Floats, bias: Floats) -> tuple[Floats, Floats]:
+        """Return the rows and the bias that give on features as they are what the given ones give on standardized."""
+        scaled: Floats = rows * self.scale
+        return scaled, (bias - scaled @ self.mean).astype(np.float32)
 
 
 def open_features(run: Run) -> Features:
     """Return the kept features."""
     folder = run.cache / "features"
-    names = ("train", "train_labels", "test", "test_labels")
+    names = ("train", "train_labels", "test", "test_labels", "mean", "scale")
     try:
         return Features(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
     except (OSError, ValueError, EOFError) as problem:
@@ -51,7 +72,7 @@ def run_features(run: Run, images: Images, plan: Plan) -> None:
     torch.set_num_threads(run.options.threads)
     network = new_network(plan, images.classes, BASE_HEAD, run.options.seed)
     load_checkpoint(base_checkpoint(run), network)
-    network.eval()
+    below = alexnet_of(network.eval())
     chosen = np.random.default_rng(run.options.seed).permutation(images.train)[: plan.examples]
     tests = held_out(images, plan.tests)
     folder, unfinished = run.cache / "features", run.cache / f"features.{os.getpid()}.unfinished"
@@ -59,8 +80,11 @@ def run_features(run: Run, images: Images, plan: Plan) -> None:
     unfinished.mkdir()
     try:
         with run.progress(len(chosen) + len(tests), "pictures") as show:
-            zeros = _write(unfinished, "train", network.trunk, images, chosen, run.options.seed + 1, show, 0)
-            _write(unfinished, "test", network.trunk, images, tests, TEST_SEED, show, len(chosen))
+            zeros = _write(unfinished, "train", below, images, chosen, run.options.seed + 1, show, 0)
+            _write(unfinished, "test", below, images, tests, TEST_SEED, show, len(chosen))
+        mean, scale = standardization_of(network)
+        np.save(unfinished / "mean.npy", mean)
+        np.save(unfinished / "scale.npy", scale)
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -75,7 +99,7 @@ def _write(
     folder: Path, name: str, trunk: nn.Module, images: Images, numbers: Numbers, seed: int, show: Show, done: int
 ) -> float:
     """Write features and labels of these pictures; return the share of zeros among the features."""
-    kept: Halves | None = None
+    kept: np.memmap[tuple[int, int], np.dtype[np.float16]] | None = None
     zeros = 0
     for start in range(0, len(numbers), CHUNK):
         x, _ = pictures(images, numbers[start : start + CHUNK], seed + start)

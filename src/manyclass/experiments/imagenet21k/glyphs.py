@@ -106,7 +106,7 @@ def _characters(path: Path) -> set[int]:
 
 
 def _draw(path: Path, classes: list[int], covered: set[int]) -> Iterator[tuple[int, Pixels]]:
-    """Yield (class, picture) for every class of the font, its box in the middle; blank and broken glyphs are left out."""
+    """Yield (class, picture) for every class of the font, its box in the middle, without blank and broken glyphs."""
     from PIL import Image, ImageDraw, ImageFont
 
     font = ImageFont.truetype(str(path), INK_SIZE, index=0)

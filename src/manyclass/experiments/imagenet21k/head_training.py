@@ -12,8 +12,8 @@ from torch import Tensor
 
 import manyclass.torch as mct
 from manyclass.experiments.imagenet21k.base_network import BASE_HEAD, base_checkpoint, new_network
-from manyclass.experiments.imagenet21k.examples import CHUNK
-from manyclass.experiments.imagenet21k.features import Features, open_features
+from manyclass.experiments.imagenet21k.examples import CHUNK, Numbers
+from manyclass.experiments.imagenet21k.features import Features, Floats, open_features
 from manyclass.experiments.imagenet21k.images import Images
 from manyclass.experiments.imagenet21k.plan import Plan
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
@@ -52,17 +52,19 @@ class FeatureBatches:
     def __call__(self, step: int) -> tuple[Tensor, Tensor]:
         places = np.arange(step * self.size, (step + 1) * self.size) % len(self.order)
         numbers = np.sort(self.order[places])  # reads the file from front to back
-        return _tensors(self.features.train[numbers], self.features.train_labels[numbers])
+        return _tensors(self.features, "train", numbers)
 
 
 def test_batches(features: Features, count: int) -> list[tuple[Tensor, Tensor]]:
-    """Return held-out examples in float32."""
-    starts = range(0, min(count, len(features.test)), CHUNK)
-    return [_tensors(features.test[s : s + CHUNK], features.test_labels[s : s + CHUNK]) for s in starts]
+    """Return held-out examples."""
+    numbers = np.arange(min(count, len(features.test)))
+    return [_tensors(features, "test", numbers[start : start + CHUNK]) for start in range(0, len(numbers), CHUNK)]
 
 
-def _tensors(features: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:  # type: ignore[type-arg]
-    return torch.from_numpy(np.asarray(features, np.float32)), torch.from_numpy(np.array(labels, np.int64))
+def _tensors(features: Features, split: str, numbers: Numbers) -> tuple[Tensor, Tensor]:
+    """Return standardized features and classes of some examples."""
+    kept, labels = getattr(features, split), getattr(features, f"{split}_labels")
+    return features.standardized(kept[numbers]), torch.from_numpy(labels[numbers].astype(np.int64))
 
 
 def run_heads(run: Run, images: Images, plan: Plan) -> None:
@@ -125,7 +127,8 @@ def run_softmax_layer(run: Run, images: Images, plan: Plan) -> None:
     last = _train(exact, lambda step: batches(steps + step), 0.1 * rate, run, steps=plan.softmax_steps,
                   evaluate_on=tests, evaluate_every=max(1, plan.softmax_steps // 5), final_rate=0.1,
                   checkpoint=run.cache / "softmax_layer_2.mc")  # fmt: skip
-    _keep_layer(run, exact)
+    assert exact.bias is not None
+    _keep_layer(run, *features.folded(exact.weight.detach().numpy(), exact.bias.detach().numpy().ravel()))
     for trained, before, seconds in ((first, 0, 0.0), (last, first.step, first.seconds)):
         for point in trained.evaluations:
             moved = {"step": before + point["step"], "seconds": seconds + point["seconds"]}
@@ -133,11 +136,11 @@ def run_softmax_layer(run: Run, images: Images, plan: Plan) -> None:
     layer = open_layer(run)
     sample = np.random.default_rng(0).choice(len(features.train), min(TRAIN_TESTS, len(features.train)), replace=False)
     numbers = np.sort(sample)
-    seen = [_tensors(features.train[numbers], features.train_labels[numbers])]
+    seen = [_tensors(features, "train", numbers)]
     identity = TrunkAndHead(torch.nn.Identity(), exact)
     run.records.write(
         stage="softmax_layer", kind="result", start=f"{BASE_HEAD} head of the base network",
-        accuracy=layer.exact_accuracy, train_accuracy=evaluate(identity, seen, Metrics([Accuracy()]))["accuracy"],
+        accuracy=layer.exact.accuracy, train_accuracy=evaluate(identity, seen, Metrics([Accuracy()]))["accuracy"],
         steps=first.step + last.step, exact_steps=last.step, seconds=first.seconds + last.seconds, batch=batch,
     )  # fmt: skip
 
@@ -158,14 +161,13 @@ def _train(
                  progress=run.console.is_terminal, **settings)  # fmt: skip
 
 
-def _keep_layer(run: Run, head: mct.FullSoftmax) -> None:
+def _keep_layer(run: Run, rows: Floats, bias: Floats) -> None:
     """Write rows and bias; the folder appears whole or not at all."""
     folder, unfinished = run.cache / "layer", run.cache / f"layer.{os.getpid()}.unfinished"
     shutil.rmtree(folder, ignore_errors=True)
     unfinished.mkdir()
-    assert head.bias is not None
-    np.save(unfinished / "rows.npy", head.weight.detach().numpy())
-    np.save(unfinished / "bias.npy", head.bias.detach().numpy().ravel())
+    np.save(unfinished / "rows.npy", rows)
+    np.save(unfinished / "bias.npy", bias)
     unfinished.rename(folder)
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,13 @@ class Images:
     def train(self) -> npt.NDArray[np.int64]:
         """Numbers of the pictures for training."""
         return np.flatnonzero(~np.isin(self.styles, self.held_out))
+
+    def every(self, step: int) -> "Images":
+        """Return the pictures of every `step`-th class alone, numbered anew."""
+        kept = np.flatnonzero(self.labels % step == 0)
+        fewer = {name: getattr(self, name)[kept] for name in ("pixels", "styles")}
+        labels = (self.labels[kept] // step).astype(np.int32)
+        return replace(self, labels=labels, class_names=self.class_names[::step], **fewer)
 
     def facts(self) -> dict[str, Any]:
         """Return what a record says of the data."""

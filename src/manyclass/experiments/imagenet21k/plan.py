@@ -12,7 +12,9 @@ class Plan:
     widths: tuple[int, ...]  # channels of the five convolutions
     drawn_classes: int  # random stroke characters, where no fonts are used
     batch: int
-    base_steps: int  # training of the network
+    warm_up_every: int  # the network first learns every so many-th class alone, each of them more often
+    warm_up_steps: int
+    base_steps: int  # training of the network with all classes
     rates: tuple[float, float]  # learning rates at the start: network, output layer
     final_rate: float  # share of them at the end; the decay between is exponential
     examples: int  # pictures whose features are kept for training output layers
@@ -33,9 +35,11 @@ FULL = Plan(
     widths=(48, 128, 192, 192, 128),  # one of AlexNet's two towers
     drawn_classes=20_000,
     batch=256,
-    base_steps=2600,
-    rates=(0.1, 0.001),
-    final_rate=0.02,
+    warm_up_every=16,
+    warm_up_steps=600,
+    base_steps=1900,
+    rates=(0.1, 0.03),
+    final_rate=0.05,
     examples=240_000,
     tests=42_000,
     curve_tests=4_000,
@@ -53,9 +57,11 @@ QUICK = Plan(
     widths=(24, 48, 64, 64, 48),
     drawn_classes=4000,
     batch=128,
-    base_steps=300,
-    rates=(0.1, 0.008),
-    final_rate=0.05,
+    warm_up_every=8,
+    warm_up_steps=120,
+    base_steps=240,
+    rates=(0.1, 0.1),
+    final_rate=0.1,
     examples=24_000,
     tests=4_000,
     curve_tests=1_000,
