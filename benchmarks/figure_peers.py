@@ -5,7 +5,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 
-from benchmarks.figure_style import QUIET, canvas, line_style, one_two_five, save, spread
+from manyclass.drawing import QUIET, canvas, line_style, one_two_five, save, spread
 
 LOSSES = (0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)  # what the vertical axis is ticked at
 LEAST_LOSS, MOST_LOSS = LOSSES[-1], LOSSES[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.ticker import PercentFormatter
 
-from benchmarks.figure_style import canvas, one_two_five, save, series_style, spread
+from manyclass.drawing import canvas, one_two_five, save, series_style, spread
 
 
 def group_lines(records: list[dict], group: str, across: str) -> dict[str, list[dict]]:

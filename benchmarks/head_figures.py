@@ -14,8 +14,8 @@ from matplotlib.ticker import LogLocator, PercentFormatter
 from rich.console import Console
 
 from benchmarks import head_tables as tables
-from benchmarks.figure_style import QUIET, canvas, one_two_five, save, series_style, spread
 from benchmarks.records import RESULTS, Log
+from manyclass.drawing import QUIET, canvas, one_two_five, save, series_style, spread
 
 DOCS = RESULTS.parents[1] / "docs"
 LOOKS = {  # colour and width of a head in every figure

@@ -14,9 +14,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from manyclass.errors import ConfigError, DivergedError, InputTypeError
-from manyclass.training._progress import progress_bar
 from manyclass.training.evaluation import Batch, TrunkAndHead, evaluate
 from manyclass.training.metrics import Metrics
+from manyclass.training.progress import progress_bar
 from manyclass.training.run_log import RunLog
 from manyclass.training.run_state import Every, Path, Recent, Trained, resume_run, save_run
 

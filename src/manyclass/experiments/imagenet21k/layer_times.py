@@ -2,17 +2,15 @@
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from manyclass.config import EXACT_CLASSES, HashConfig
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
+from manyclass.experiments.running import Run
 from manyclass.index import WTAIndex
 from manyclass.peers.exact_products import exact_seconds, speedups
 from manyclass.peers.judging import accuracy_kept
 from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds
-
-if TYPE_CHECKING:
-    from manyclass.experiments.running import Run
 
 STAGE = "layer"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -48,7 +46,7 @@ def cells_of(layer: TrainedLayer, batches: Sequence[int], candidates: Sequence[i
 
 
 def run(
-    run: "Run", layer: TrainedLayer, batches: Sequence[int] = BATCHES, candidates: Sequence[int] = CANDIDATES
+    run: Run, layer: TrainedLayer, batches: Sequence[int] = BATCHES, candidates: Sequence[int] = CANDIDATES
 ) -> None:
     """Write one record per cell that the records lack; the exact products of its batch are timed in the same run."""
     cells = cells_of(layer, batches, candidates)

@@ -1,19 +1,20 @@
-"""One look for all figures: quiet axes, labels on the lines instead of a legend, manyclass in front."""
+"""One look for all figures: quiet axes, labels on the lines instead of a legend, manyclass in front.
+
+matplotlib is loaded by the first figure, not by importing this.
+"""
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-
-matplotlib.use("Agg")  # figures go to files; no display is needed
-import matplotlib.pyplot as plt
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 INK = "#22303c"
 QUIET = "#8795a1"
+RULE = "#e4e8ec"
 COLOURS = (  # the first key that occurs in a peer's name decides
     ("manyclass default", "#d1361f"),
     ("manyclass paper", "#e89a2c"),
@@ -28,7 +29,7 @@ COLOURS = (  # the first key that occurs in a peer's name decides
     ("ScaNN", "#2a9d4a"),
     ("PQ", "#1f4e9c"),
 )
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif",
     "font.size": 10,
     "text.color": INK,
@@ -39,14 +40,21 @@ SETTINGS = {
     "axes.titlelocation": "left",
     "xtick.color": INK,
     "ytick.color": INK,
-    "grid.color": "#e4e8ec",
+    "grid.color": RULE,
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "manyclass",  # the same data gives the same file
 }
 
 
-def canvas(columns: int, rows: int = 1, width: float = 12, height: float = 5.6, **options) -> tuple[Figure, list[Axes]]:
+def canvas(
+    columns: int, rows: int = 1, width: float = 12, height: float = 5.6, **options: Any
+) -> tuple["Figure", list["Axes"]]:
     """Return a figure and its axes, styled, as a flat list."""
+    import matplotlib
+
+    matplotlib.use("Agg")  # figures go to files; no display is needed
+    import matplotlib.pyplot as plt
+
     plt.rcParams.update(SETTINGS)
     figure, axes = plt.subplots(rows, columns, figsize=(width, height), squeeze=False, layout="constrained", **options)
     for axis in axes.flat:
@@ -56,7 +64,7 @@ def canvas(columns: int, rows: int = 1, width: float = 12, height: float = 5.6, 
     return figure, list(axes.flat)
 
 
-def line_style(peer: str) -> dict:
+def line_style(peer: str) -> dict[str, Any]:
     """Return matplotlib line options for a peer; manyclass is thick and drawn above the others."""
     own = peer.startswith("manyclass")
     colour = next((colour for key, colour in COLOURS if key in peer), QUIET)
@@ -75,14 +83,16 @@ def line_style(peer: str) -> dict:
     }
 
 
-def series_style(position: int) -> dict:
+def series_style(position: int) -> dict[str, Any]:
     """Return line options for the lines of a sweep, told apart by colour in the order they are drawn."""
     palette = ("#1f6f8b", "#c8553d", "#7a9e3b", "#8a6bbf", "#e0a458")
     return {"color": palette[position % len(palette)], "linewidth": 2.2, "markersize": 4.5, "marker": "o"}
 
 
-def one_two_five(axis: Axis) -> None:
+def one_two_five(axis: "Axis") -> None:
     """Tick a logarithmic axis at 1, 2, 5, 10, … in plain numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
@@ -92,20 +102,23 @@ def spread(positions: Iterable[float], gap: float) -> list[float]:
     """Return the positions moved apart so that neighbours are at least `gap` from each other, order kept."""
     positions = list(positions)
     order = sorted(range(len(positions)), key=positions.__getitem__)
-    groups: list[list[float]] = []  # [centre, members]: overlapping labels become one evenly spaced group
+    groups: list[tuple[float, int]] = []  # (centre, members): overlapping labels become one evenly spaced group
     for index in order:
-        groups.append([positions[index], 1])
+        groups.append((positions[index], 1))
         while len(groups) > 1 and groups[-1][0] - groups[-2][0] < gap * (groups[-1][1] + groups[-2][1]) / 2:
             centre, members = groups.pop()
             before, count = groups[-1]
-            groups[-1] = [(before * count + centre * members) / (count + members), count + members]
-    moved = [centre + gap * (rank - (members - 1) / 2) for centre, members in groups for rank in range(int(members))]
+            groups[-1] = (before * count + centre * members) / (count + members), count + members
+    moved = [centre + gap * (rank - (members - 1) / 2) for centre, members in groups for rank in range(members)]
     return [moved[order.index(index)] for index in range(len(positions))]
 
 
-def save(figure: Figure, folder: Path, name: str) -> None:
-    """Write the figure as PNG and as SVG, and close it."""
+def save(figure: "Figure", folder: Path, name: str) -> Path:
+    """Write the figure as PNG and as SVG, close it, and return the path of the SVG."""
+    import matplotlib.pyplot as plt
+
     folder.mkdir(parents=True, exist_ok=True)
     figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white")
     figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, facecolor="white")
     plt.close(figure)
+    return folder / f"{name}.svg"

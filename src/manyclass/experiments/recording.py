@@ -1,0 +1,58 @@
+"""The records of an experiment: JSON lines that say what is done, and from which the page is drawn."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from manyclass.training.run_log import RunLog, as_json, machine_card, read_log, source_state
+
+Record = dict[str, Any]
+VERSIONED = ("manyclass", "numpy", "torch", "pillow", "faiss-cpu", "scann", "hnswlib")
+TIME = "%Y-%m-%dT%H:%M:%S%z"
+
+
+class Records:
+    """One file of records; what a kill leaves is whole lines, and every line counts."""
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = Path(path)
+        self._log = RunLog(self.path)
+        self._read: list[Record] = []
+        self._state: tuple[int, int] | None = None
+
+    def write(self, **fields: object) -> None:
+        """Append one record with the time; it is on its way to the disk when this returns."""
+        self._log.write(**{**fields, "time": time.strftime(TIME)})
+
+    def write_card(self, experiment: str, *, seed: int, threads: int, options: Record) -> None:
+        """Append the card of a session: what is needed to understand and to repeat what follows."""
+        source = source_state(Path(__file__).parent)
+        machine = machine_card(VERSIONED)
+        self.write(
+            kind="card", experiment=experiment, seed=seed, threads=threads, options=options, machine=machine, **source
+        )
+
+    def all(self) -> list[Record]:
+        """Return every record, oldest first; none if the file does not exist. The dicts are not to be changed."""
+        if not self.path.exists():
+            return []
+        stat = self.path.stat()
+        state = stat.st_size, stat.st_mtime_ns
+        if state != self._state:  # stages ask what is done in their inner loops
+            self._read, self._state = read_log(self.path), state
+        return list(self._read)
+
+    def select(self, **fields: object) -> list[Record]:
+        """Return the records whose fields equal these, oldest first; None also stands for a field that is absent."""
+        wanted = json.loads(as_json(fields))  # as JSON reads it back: tuples are lists
+        return [record for record in self.all() if all(record.get(name) == value for name, value in wanted.items())]
+
+    def last(self, **fields: object) -> Record | None:
+        """Return the newest record with these fields."""
+        found = self.select(**fields)
+        return found[-1] if found else None
+
+    def done(self, **fields: object) -> bool:
+        """Return whether there is a record with these fields, so that a stage started again skips it."""
+        return self.last(**fields) is not None
