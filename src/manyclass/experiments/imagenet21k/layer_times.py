@@ -1,18 +1,16 @@
 """The layer alone: accuracy and time per batch size and number of candidates, beside the exact products."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 from manyclass.config import EXACT_CLASSES, HashConfig
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
+from manyclass.experiments.running import Run
 from manyclass.index import WTAIndex
 from manyclass.peers.exact_products import exact_seconds, speedups
 from manyclass.peers.judging import accuracy_kept
 from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds
-
-if TYPE_CHECKING:
-    from manyclass.experiments.running import Run
 
 STAGE = "layer"
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -48,45 +46,57 @@ def cells_of(layer: TrainedLayer, batches: Sequence[int], candidates: Sequence[i
 
 
 def run(
-    run: "Run", layer: TrainedLayer, batches: Sequence[int] = BATCHES, candidates: Sequence[int] = CANDIDATES
+    run: Run, layer: TrainedLayer, batches: Sequence[int] = BATCHES, candidates: Sequence[int] = CANDIDATES
 ) -> None:
     """Write one record per cell that the records lack; the exact products of its batch are timed in the same run."""
     cells = cells_of(layer, batches, candidates)
     missing = [cell for cell in cells if not run.records.done(stage=STAGE, **cell._asdict())]
     if not missing:
         return
-    rounds, pause = (1, PAUSE / 10) if run.options.quick else (ROUNDS, PAUSE)
-    timed = sorted({cell.batch for cell in missing})
-    completed = 0
-    with run.progress(len(timed) + len(missing), "timings") as show:
+    sizes = sorted({cell.batch for cell in missing})
+    with run.progress(len(sizes) + len(missing), "timings") as show:
         products = {}
-        for batch in timed:
+        for completed, batch in enumerate(sizes):
             show(completed, f"exact products, batch {batch}")
-            products[batch] = exact_seconds(
-                layer.rows, layer.bias, layer.queries, batch, run.options.threads, rounds, pause
-            )
-            completed += 1
+            arrays = layer.rows, layer.bias, layer.queries
+            products[batch] = exact_seconds(*arrays, batch, run.options.threads, **_effort(run))
+        completed = len(sizes)
         for name, config in pipelines(layer.classes, layer.features).items():
             mine = [cell for cell in missing if cell.pipeline == name]
-            if not mine:
-                continue
-            show(completed, f"building the {name} index")
-            index = WTAIndex.build(layer.rows, bias=layer.bias, config=config, threads=run.options.threads)
-            search = partial(index.search, threads=run.options.threads)
-            accuracies: dict[int, float] = {}
-            for cell in mine:
-                show(completed, f"{name}, K {cell.candidates}, batch {cell.batch}")
-                if cell.candidates not in accuracies:
-                    found = search(layer.queries, 1, candidates=cell.candidates).classes[:, 0]
-                    accuracies[cell.candidates] = layer.accuracy(found)
-                ask = partial(
-                    search, layer.queries[: cell.batch], min(DEPTH, cell.candidates), candidates=cell.candidates
-                )
-                ours = best_seconds({"ours": ask}, rounds, pause)["ours"]
-                accuracy = accuracies[cell.candidates]
-                run.records.write(
-                    stage=STAGE, kind="result", **cell._asdict(), stages=config.pipeline, accuracy=accuracy,
-                    exact_accuracy=layer.exact.accuracy, accuracy_kept=accuracy_kept(accuracy, layer.exact.accuracy),
-                    **speedups(ours, products[cell.batch]),
-                )  # fmt: skip
-                completed += 1
+            if mine:
+                show(completed, f"building the {name} index")
+                index = WTAIndex.build(layer.rows, bias=layer.bias, config=config, threads=run.options.threads)
+                for cell, record in _measured(run, layer, index, mine, products):
+                    run.records.write(stage=STAGE, kind="result", **record)
+                    completed += 1
+                    show(completed, f"{name}, K {cell.candidates}, batch {cell.batch}")
+
+
+def _measured(
+    run: Run, layer: TrainedLayer, index: WTAIndex, cells: list[Cell], products: dict[int, dict[str, float]]
+) -> Iterator[tuple[Cell, dict[str, Any]]]:
+    """Yield each cell with its record; the accuracy over all queries is found once per number of candidates."""
+    search = partial(index.search, threads=run.options.threads)
+    exact_accuracy = layer.exact.accuracy
+    accuracies: dict[int, float] = {}
+    for cell in cells:
+        count = cell.candidates
+        if count not in accuracies:
+            accuracies[count] = layer.accuracy(search(layer.queries, 1, candidates=count).classes[:, 0])
+        ask = partial(search, layer.queries[: cell.batch], min(DEPTH, count), candidates=count)
+        ours = best_seconds({"ours": ask}, **_effort(run))["ours"]
+        yield (
+            cell,
+            {
+                **cell._asdict(),
+                "stages": index.config.pipeline,
+                "accuracy": accuracies[count],
+                "exact_accuracy": exact_accuracy,
+                "accuracy_kept": accuracy_kept(accuracies[count], exact_accuracy),
+                **speedups(ours, products[cell.batch]),
+            },
+        )
+
+
+def _effort(run: Run) -> dict[str, Any]:
+    return {"rounds": 1, "pause": PAUSE / 10} if run.options.quick else {"rounds": ROUNDS, "pause": PAUSE}

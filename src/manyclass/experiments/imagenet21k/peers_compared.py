@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from manyclass.config import HashConfig
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
+from manyclass.experiments.running import Run
 from manyclass.peers import Contestant
 from manyclass.peers.bfloat16 import TorchBfloat16
 from manyclass.peers.exact import FastestExact, TorchSoftmax
@@ -17,9 +18,6 @@ from manyclass.peers.measuring import LARGE_BATCH, build_timed, measure_setting
 from manyclass.peers.peer import Peer, Setting
 from manyclass.peers.scann_peer import Scann
 from manyclass.tuning import tune
-
-if TYPE_CHECKING:
-    from manyclass.experiments.running import Run
 
 STAGE = "peers"
 BATCHES = (64, LARGE_BATCH)
@@ -43,7 +41,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
 )
 
 
-def run(run: "Run", layer: TrainedLayer, contestants: Iterable[Contestant] = CONTESTANTS) -> None:
+def run(run: Run, layer: TrainedLayer, contestants: Iterable[Contestant] = CONTESTANTS) -> None:
     """Write one record per (peer, setting) that the records lack; a library that is absent is recorded as missing."""
     contestants = list(contestants)
     config = tuned_config(run, layer)
@@ -73,14 +71,14 @@ def run(run: "Run", layer: TrainedLayer, contestants: Iterable[Contestant] = CON
                 completed += 1
 
 
-def settings_left(run: "Run", peer: Peer) -> list[Setting]:
+def settings_left(run: Run, peer: Peer) -> list[Setting]:
     """Return the settings of a peer that are neither recorded nor made needless by one that is."""
     key = {"stage": STAGE, "kind": "result", "peer": peer.name}
     unmeasured = [setting for setting in peer.settings() if not run.records.done(setting=setting, **key)]
     return [setting for setting in unmeasured if not _covered(run, peer, setting)]
 
 
-def tuned_config(run: "Run", layer: TrainedLayer) -> HashConfig | None:
+def tuned_config(run: Run, layer: TrainedLayer) -> HashConfig | None:
     """Return the fastest config that `manyclass.tune` finds, None if that is the default's. Tuned once per run."""
     default = HashConfig.for_problem(layer.classes, layer.features)
     if not run.records.done(stage=STAGE, kind="tuning"):
@@ -98,7 +96,7 @@ def tuned_config(run: "Run", layer: TrainedLayer) -> HashConfig | None:
     return None if config.with_(candidates=default.candidates) == default else config
 
 
-def _measure(run: "Run", layer: TrainedLayer, peer: Peer, setting: Setting, built: dict[str, Any]) -> None:
+def _measure(run: Run, layer: TrainedLayer, peer: Peer, setting: Setting, built: dict[str, Any]) -> None:
     min_seconds = 0.02 if run.options.quick else 0.5
     measured = measure_setting(peer, layer, layer.exact, setting, BATCHES, min_seconds)
     kept = measured["accuracy_kept"]
@@ -108,7 +106,7 @@ def _measure(run: "Run", layer: TrainedLayer, peer: Peer, setting: Setting, buil
     )
 
 
-def _covered(run: "Run", peer: Peer, setting: Setting) -> bool:
+def _covered(run: Run, peer: Peer, setting: Setting) -> bool:
     """Return whether a setting that is no larger in any knob already loses nothing: this one can only be slower."""
     key = {"stage": STAGE, "kind": "result", "peer": peer.name, "nothing_lost": True}
     return any(run.records.done(setting=smaller, **key) for smaller in peer.settings() if _no_larger(smaller, setting))
@@ -120,7 +118,7 @@ def _no_larger(smaller: Setting, setting: Setting) -> bool:
     )
 
 
-def _record_missing(run: "Run", peer: Peer, absent: ImportError) -> None:
+def _record_missing(run: Run, peer: Peer, absent: ImportError) -> None:
     run.console.print(f"  {peer.name} is missing ({absent}): {peer.install}", highlight=False, markup=False)
     record = {"stage": STAGE, "kind": "missing", "peer": peer.name, "reason": str(absent), "install": peer.install}
     if not run.records.done(**record):

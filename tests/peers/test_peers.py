@@ -1,0 +1,95 @@
+"""Every peer answers the same question, and importing the list loads none of their libraries."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from manyclass.peers import CONTESTANTS, Contestant, Peer
+from manyclass.peers.bfloat16 import TorchBfloat16
+from manyclass.peers.peer import with_bias_column, with_ones_column
+
+CLASSES, FEATURES = 400, 24
+NAMES = [contestant(CLASSES, FEATURES, 1).name for contestant in CONTESTANTS]
+
+
+def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return rows, a bias that decides many winners, and queries."""
+    random = np.random.default_rng(1)
+    shapes = ((CLASSES, FEATURES), (CLASSES,), (40, FEATURES))
+    rows, bias, queries = (random.normal(size=shape).astype(np.float32) for shape in shapes)
+    return rows, 3 * bias, queries
+
+
+def built(contestant: Contestant) -> tuple[Peer, np.ndarray, np.ndarray]:
+    """Return the peer over the rows, the queries, and their exact winners."""
+    peer = contestant(CLASSES, FEATURES, 1)
+    rows, bias, queries = arrays()
+    try:
+        peer.build(rows, bias)
+    except ImportError as absent:
+        pytest.skip(f"{absent}: {peer.install}")
+    return peer, queries, (queries @ rows.T + bias).argmax(axis=1)
+
+
+@pytest.mark.parametrize("contestant", CONTESTANTS, ids=NAMES)
+def test_the_widest_setting_finds_most_winners_with_their_bias(contestant: Contestant) -> None:
+    peer, queries, winners = built(contestant)
+    setting = peer.settings()[-1]
+    found = peer.search(queries, 10, setting, batch_mode=True)
+    assert found.shape == (40, 10)
+    assert found.dtype == np.int64
+    # The paper's votes know nothing of the bias, and classes without a vote are never looked at; chance is 1 in 400.
+    assert (found[:, 0] == winners).mean() > (0.2 if "paper" in peer.name else 0.9)
+    one = peer.search(queries[:1], 10, setting, batch_mode=False)
+    assert one.shape == (1, 10)
+    np.testing.assert_array_equal(peer.answers(queries, 10, setting)[:, 0], found[:, 0])
+    assert peer.bytes_per_class() > 2 * FEATURES
+
+
+@pytest.mark.parametrize("contestant", CONTESTANTS, ids=NAMES)
+def test_a_changed_row_is_found_where_the_peer_can_change_it(contestant: Contestant) -> None:
+    peer, queries, _ = built(contestant)
+    if not peer.update_one(7, 50 * queries[0]):
+        pytest.skip(f"{peer.name} has no way to change a row in place")
+    assert peer.search(queries[:1], 10, peer.settings()[-1], batch_mode=False)[0, 0] == 7
+
+
+def test_the_names_that_logs_are_keyed_by() -> None:
+    names = [contestant(1_000_000, 128, 2).name for contestant in CONTESTANTS]
+    assert names == [
+        "manyclass default", "manyclass scan", "manyclass cells", "manyclass paper",
+        "torch softmax", "fastest exact", "torch bf16 linear",
+        "faiss PQ{d/4}x4fs,RFlat", "faiss PQ{d/2}x4fs,RFlat", "faiss RaBitQfs,RFlat",
+        "faiss IVF2048,PQ{d/4}x4fs,RFlat", "faiss IVF2048,PQ{d/2}x4fs,RFlat", "ScaNN", "faiss HNSW32", "hnswlib M=16",
+    ]  # fmt: skip
+
+
+def test_the_list_loads_no_library() -> None:
+    heavy = '{"torch", "faiss", "hnswlib", "scann", "threadpoolctl", "rich"}'
+    program = (
+        f"import sys, manyclass.peers.measuring, manyclass.peers.exact_products; print({heavy} & set(sys.modules))"
+    )
+    printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "set()"
+
+
+def test_bfloat16_answers_are_those_of_its_search_up_to_rounding() -> None:
+    peer = TorchBfloat16(CLASSES, FEATURES, 1)
+    rows, bias, queries = arrays()
+    peer.build(rows, bias)
+    quick, searched = peer.answers(queries, 1, {})[:, 0], peer.search(queries, 1, {}, batch_mode=True)[:, 0]
+    logits = queries @ rows.T + bias
+    difference = np.take_along_axis(logits, quick[:, None], 1) - np.take_along_axis(logits, searched[:, None], 1)
+    assert np.abs(difference).max() <= 2**-7 * np.abs(logits).max()  # eight bits: the last may round either way
+
+
+def test_the_wider_inner_product_is_the_logit() -> None:
+    rows, bias, queries = arrays()
+    widened = with_bias_column(rows, bias, multiple=16)
+    assert widened.shape[1] == 32
+    logits = with_ones_column(queries, widened.shape[1]) @ widened.T
+    np.testing.assert_allclose(logits, queries @ rows.T + bias, atol=1e-4)
+    assert with_bias_column(rows, None).shape == rows.shape
+    assert with_ones_column(queries, FEATURES) is queries
