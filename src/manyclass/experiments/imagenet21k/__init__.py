@@ -1,0 +1,1 @@
+"""The paper's first experiment: 21 thousand image classes."""
