@@ -113,6 +113,16 @@ def spread(positions: Iterable[float], gap: float) -> list[float]:
     return [moved[order.index(index)] for index in range(len(positions))]
 
 
+def label_ends(axis: "Axes", ends: Iterable[tuple[str, float, str]], gap: float = 0.065) -> None:
+    """Write names at the right of an axis, each (name, y, colour) at the height of its line's end, kept apart."""
+    names, values, colours = zip(*ends, strict=True)
+    place = axis.transData + axis.transAxes.inverted()
+    heights = spread([float(place.transform((axis.get_xlim()[1], value))[1]) for value in values], gap)
+    lift = max(0.0, 0.02 - min(heights))
+    for name, height, colour in zip(names, heights, colours, strict=True):
+        axis.text(1.02, height + lift, name, color=colour, va="center", fontsize=9, transform=axis.transAxes)
+
+
 def save(figure: "Figure", folder: Path, name: str) -> Path:
     """Write the figure as PNG and as SVG, close it, and return the path of the SVG."""
     import matplotlib.pyplot as plt

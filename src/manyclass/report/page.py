@@ -26,13 +26,17 @@ class Text:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under columns. align: a letter (l, c, r) for each column; emphasised: numbers of the rows that matter."""
+    """Rows under columns. align: a letter (l, c, r) for each column; emphasised: numbers of the rows that matter.
+
+    groups: (name, how many columns it stands over), a second head above the columns.
+    """
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
     caption: str = ""
     align: str = ""
     emphasised: Collection[int] = ()
+    groups: Sequence[tuple[str, int]] = ()
 
     @property
     def alignment(self) -> str:
@@ -122,4 +126,6 @@ def _checked(page: Page) -> Page:
             raise InputError(f"{name} has {columns} columns but the row {wrong!r:.100}; give each column a cell")
         if len(table.alignment) != columns:
             raise InputError(f"{name} has {columns} columns but align={table.align!r}; give each a letter: l, c or r")
+        if table.groups and sum(size for _, size in table.groups) != columns:
+            raise InputError(f"{name} has {columns} columns but groups={table.groups!r:.100}; let them cover each once")
     return page

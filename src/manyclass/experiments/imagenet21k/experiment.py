@@ -115,7 +115,7 @@ def page(records: Records, figures: Path) -> Page:
     """Return the page of the experiment."""
     from manyclass.experiments.imagenet21k import page as drawn
 
-    return drawn.page(records, figures)
+    return drawn.make_page(records, figures)
 
 
 EXPERIMENT = Experiment("imagenet21k", "Twenty thousand image classes", stages, page)

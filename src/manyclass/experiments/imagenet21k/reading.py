@@ -1,0 +1,96 @@
+"""What the records of this experiment say: the newest of each kind, and the best that reaches an accuracy."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from manyclass.experiments.recording import Record, Records
+
+Cells = dict[tuple[Any, ...], Record]  # (pipeline, batch, candidates) → record
+Series = tuple[str, int | None, str | None]  # head, candidates, rule
+PIPELINES = ("default", "paper")
+Content = TypeVar("Content")
+
+
+def newest(found: Iterable[Record], *names: str) -> dict[tuple[Any, ...], Record]:
+    """Return the last record for each combination of these fields."""
+    return {tuple(record.get(name) for name in names): record for record in found}
+
+
+def layer_cells(records: Records) -> Cells:
+    """Return every measured cell of the stage `layer`."""
+    measured = [record for record in records.select(stage="layer") if "ours_ms" in record]
+    return newest(measured, "pipeline", "batch", "candidates")
+
+
+def kept(record: Record) -> float:
+    """Return the share of the exact accuracy; none where the exact layer is never right."""
+    return float(record["accuracy_kept"] or 0.0)
+
+
+def frontier(cells: Cells, pipeline: str, batch: int) -> list[Record]:
+    """Return one pipeline's cells at a batch size, by candidates."""
+    found = [record for (name, size, _), record in cells.items() if (name, size) == (pipeline, batch)]
+    return sorted(found, key=lambda record: record["candidates"])
+
+
+def fastest(found: Iterable[Record], share: float, cost: Callable[[Record], float]) -> Record | None:
+    """Return the cheapest record that keeps at least this share of the exact accuracy."""
+    return min((record for record in found if kept(record) >= share), key=cost, default=None)
+
+
+def fastest_cell(cells: Cells, pipeline: str, batch: int, share: float) -> Record | None:
+    """Return the quickest cell of a pipeline at a batch size that keeps this share of the exact accuracy."""
+    return fastest(frontier(cells, pipeline, batch), share, lambda record: float(record["ours_ms"]))
+
+
+def batches(cells: Cells) -> list[int]:
+    """Return the batch sizes that were measured."""
+    return sorted({batch for _, batch, _ in cells})
+
+
+def peers(records: Records) -> dict[str, list[Record]]:
+    """Return the measured settings of every peer, peers in the order they were measured."""
+    measured = [record for record in records.select(stage="peers") if "us_batch1" in record]
+    grouped: dict[str, list[Record]] = {}
+    for record in newest(({**record, "key": str(record["setting"])} for record in measured), "peer", "key").values():
+        grouped.setdefault(record["peer"], []).append(record)
+    return grouped
+
+
+def by_step(found: Iterable[Record]) -> list[Record]:
+    """Return evaluations by step; a repeated step counts as it was measured last."""
+    return sorted(newest(found, "step").values(), key=lambda record: int(record["step"]))
+
+
+def curves(records: Records, stage: str) -> dict[Series, list[Record]]:
+    """Return the evaluations of every trained head."""
+    grouped: dict[Series, list[Record]] = {}
+    for record in records.select(stage=stage, kind="evaluation"):
+        grouped.setdefault(series_of(record), []).append(record)
+    return {series: by_step(found) for series, found in sorted_series(grouped)}
+
+
+def results(records: Records, stage: str) -> dict[Series, Record]:
+    """Return the result of every trained head."""
+    found = {series_of(record): record for record in records.select(stage=stage, kind="result")}
+    return dict(sorted_series(found))
+
+
+def series_of(record: Record) -> Series:
+    """Return which head a record of training is about."""
+    return record["head"], record.get("candidates"), record.get("rule")
+
+
+def sorted_series(grouped: dict[Series, Content]) -> list[tuple[Series, Content]]:
+    """Return heads in the order they are shown: the exact one first, ours last."""
+    order = {"full": 0, "hierarchical": 1, "sampled": 2, "wta": 3}
+    return sorted(grouped.items(), key=lambda item: (order.get(item[0][0], 9), item[0][2] != "paper", item[0][1] or 0))
+
+
+def name_of(series: Series) -> str:
+    """Return how a head is called on the page."""
+    head, candidates, rule = series
+    if head != "wta":
+        return f"{head} softmax"
+    said = "" if candidates is None else f", K = {candidates:,}"
+    return f"WTA, the paper's rule{said}" if rule == "paper" else f"WTA{said}"
