@@ -16,6 +16,7 @@ from manyclass.experiments.imagenet21k.examples import CHUNK, Numbers
 from manyclass.experiments.imagenet21k.features import Features, Floats, open_features
 from manyclass.experiments.imagenet21k.images import Images
 from manyclass.experiments.imagenet21k.plan import Plan
+from manyclass.experiments.imagenet21k.reading import Series, name_of
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
 from manyclass.experiments.running import Run
 from manyclass.torch.checkpoint import load_checkpoint
@@ -28,7 +29,7 @@ TRAIN_TESTS = 4000  # training examples whose accuracy is told beside the held-o
 
 # (head, candidates, rule) → settings. "own": every example its own candidates, as in the paper, with the tail that our
 # default has; "paper": the paper's literal rule.
-HEADS: dict[tuple[str, int | None, str | None], dict[str, Any]] = {
+HEADS: dict[Series, dict[str, Any]] = {
     ("wta", None, "shared"): {"shared_limit": 1024, "tail": 1024},
     ("wta", 30, "own"): {"candidates": 30, "shared": False},
     ("wta", 300, "own"): {"candidates": 300, "shared": False},
@@ -78,16 +79,8 @@ def run_heads(run: Run, images: Images, plan: Plan) -> None:
             continue
         if candidates is not None and candidates > images.classes:
             continue
-        run.console.print(f"  {label_of(name, candidates, rule)}, {plan.head_seconds:.0f} s", highlight=False)
-        torch.manual_seed(run.options.seed)
-        head = mct.make_head(name, plan.features, images.classes, **HEADS[name, candidates, rule])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
-            trained = _train(
-                head, FeatureBatches(features, plan.batch, run.options.seed), plan.rates[1], run,
-                seconds=plan.head_seconds, evaluate_on=test_batches(features, plan.curve_tests),
-                evaluate_every=plan.head_seconds / EVALUATIONS,
-            )  # fmt: skip
+        run.console.print(f"  {name_of((name, candidates, rule))}, {plan.head_seconds:.0f} s", highlight=False)
+        trained = make_and_train((name, candidates, rule), run, features, images.classes, plan)
         for point in trained.evaluations:
             run.records.write(kind="evaluation", **key, **point)
         run.records.write(
@@ -96,12 +89,17 @@ def run_heads(run: Run, images: Images, plan: Plan) -> None:
         )  # fmt: skip
 
 
-def label_of(head: str, candidates: int | None, rule: str | None) -> str:
-    """Return a head in words."""
-    if head != "wta":
-        return f"{head} softmax"
-    ways = {"shared": "shared candidates (default)", "own": "own candidates", "paper": "the paper's literal rule"}
-    return f"WTA, {ways[str(rule)]}" + (f", K = {candidates}" if candidates else "")
+def make_and_train(key: Series, run: Run, features: Features, classes: int, plan: Plan) -> Trained:
+    """Train one output layer from nothing for the planned seconds."""
+    torch.manual_seed(run.options.seed)
+    head = mct.make_head(key[0], plan.features, classes, **HEADS[key])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
+        return _train(
+            head, FeatureBatches(features, plan.batch, run.options.seed), plan.rates[1], run,
+            seconds=plan.head_seconds, evaluate_on=test_batches(features, plan.curve_tests),
+            evaluate_every=plan.head_seconds / EVALUATIONS,
+        )  # fmt: skip
 
 
 def run_softmax_layer(run: Run, images: Images, plan: Plan) -> None:

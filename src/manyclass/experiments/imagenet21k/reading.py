@@ -8,6 +8,7 @@ from manyclass.experiments.recording import Record, Records
 Cells = dict[tuple[Any, ...], Record]  # (pipeline, batch, candidates) → record
 Series = tuple[str, int | None, str | None]  # head, candidates, rule
 PIPELINES = ("default", "paper")
+RULES = ("", "paper", "own", "shared")  # in the order they are shown
 Content = TypeVar("Content")
 
 
@@ -84,7 +85,9 @@ def series_of(record: Record) -> Series:
 def sorted_series(grouped: dict[Series, Content]) -> list[tuple[Series, Content]]:
     """Return heads in the order they are shown: the exact one first, ours last."""
     order = {"full": 0, "hierarchical": 1, "sampled": 2, "wta": 3}
-    return sorted(grouped.items(), key=lambda item: (order.get(item[0][0], 9), item[0][2] != "paper", item[0][1] or 0))
+    return sorted(
+        grouped.items(), key=lambda item: (order.get(item[0][0], 9), RULES.index(item[0][2] or ""), item[0][1] or 0)
+    )
 
 
 def name_of(series: Series) -> str:
@@ -92,5 +95,5 @@ def name_of(series: Series) -> str:
     head, candidates, rule = series
     if head != "wta":
         return f"{head} softmax"
-    said = "" if candidates is None else f", K = {candidates:,}"
-    return f"WTA, the paper's rule{said}" if rule == "paper" else f"WTA{said}"
+    ways = {"shared": "shared candidates (default)", "own": "own candidates", "paper": "the paper's literal rule"}
+    return f"WTA, {ways[rule or 'shared']}" + (f", K = {candidates:,}" if candidates else "")

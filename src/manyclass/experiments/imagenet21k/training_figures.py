@@ -11,7 +11,8 @@ from manyclass.report.page import Figure
 HEADS = {"full": "#5b6670", "hierarchical": "#2c7fb8", "sampled": "#2a9d4a"}
 WTA = {
     "paper": ("#f0bd72", "#e89a2c", "#a8650a"),
-    "default": ("#ef8a75", "#d1361f", "#8c1c0f"),
+    "own": ("#d9a0c4", "#b0508c", "#6f1a52"),
+    "shared": ("#ef8a75", "#d1361f", "#8c1c0f"),
 }  # light: few candidates
 
 
@@ -41,7 +42,7 @@ def look(series: Series, among: list[Series]) -> dict[str, Any]:
     style: dict[str, Any] = {"linewidth": 1.8, "marker": "o", "markersize": 3, "zorder": 3}
     if head != "wta":
         return style | {"color": HEADS.get(head, QUIET)}
-    shades = WTA["paper" if rule == "paper" else "default"]
+    shades = WTA[rule or "shared"]
     sizes = sorted({other[1] or 0 for other in among if other[0] == head and other[2] == rule})
     shade = shades[1] if len(sizes) == 1 else shades[min(2, sizes.index(candidates or 0))]
     return style | {
