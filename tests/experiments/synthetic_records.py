@@ -76,7 +76,7 @@ def trained(stage: str, milliseconds: float) -> Callable[[Records], None]:
             ("full", None, None, 0.70, 1.0),
             ("hierarchical", None, None, 0.45, 0.2),
             ("sampled", None, None, 0.6, 0.3),
-            *[("wta", count, "default", 0.69 + count / 2e5, 0.2 + count / 1e4) for count in (30, 300, 3000)],
+            *[("wta", count, "own", 0.69 + count / 2e5, 0.2 + count / 1e4) for count in (30, 300, 3000)],
             ("wta", 300, "paper", 0.5, 0.3),
         ]  # fmt: skip
         for head, candidates, rule, best, share in heads:

@@ -21,7 +21,7 @@ PLAN = replace(
 PEERS_ASIDE = [stage for stage in experiment.STAGES if stage[0] != "peers"]  # they have tests of their own
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """Stands for the end of a process in the middle of a stage."""
 
 
@@ -38,11 +38,11 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         def killed_at_the_third(*arguments: object) -> object:
             calls.append(arguments)
             if len(calls) == 3:
-                raise Killed
+                raise KilledError
             return original(*arguments)
 
         patch.setattr(head_training, "make_and_train", killed_at_the_third)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             run_experiment(experiment.EXPERIMENT, out, options, False, Console(quiet=True))
         run_experiment(experiment.EXPERIMENT, out, options, True, Console(quiet=True))
     return out
