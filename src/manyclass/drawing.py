@@ -118,7 +118,7 @@ def label_ends(axis: "Axes", ends: Iterable[tuple[str, float, str]], gap: float 
     names, values, colours = zip(*ends, strict=True)
     place = axis.transData + axis.transAxes.inverted()
     heights = spread([float(place.transform((axis.get_xlim()[1], value))[1]) for value in values], gap)
-    lift = max(0.0, 0.02 - min(heights))
+    lift = max(0.0, 0.02 - min(heights)) or min(0.0, 0.98 - max(heights))  # labels stay beside the axis
     for name, height, colour in zip(names, heights, colours, strict=True):
         axis.text(1.02, height + lift, name, color=colour, va="center", fontsize=9, transform=axis.transAxes)
 

@@ -7,7 +7,7 @@ from manyclass.drawing import INK, QUIET, RULE
 from manyclass.errors import InputError
 
 # The furniture of a figure takes the page's colours, so that figures read well in the dark; lines keep their own.
-PAGE_COLOURS = {INK: "--ink", QUIET: "--quiet", RULE: "--rule", "#ffffff": "--card"}
+PAGE_COLOURS = {INK: "--ink", QUIET: "--quiet", RULE: "--rule", "#ffffff": "--figure"}
 
 
 def inline_svg(svg: str, name: str, alt: str) -> str:

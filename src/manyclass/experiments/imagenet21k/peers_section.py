@@ -87,10 +87,10 @@ def verdict(found: dict[str, list[Record]], share: float = 0.99) -> str:
         others = {peer: time for peer, time in spent.items() if peer not in ours}
         if ours and others:
             own, other = min(ours, key=ours.__getitem__), min(others, key=others.__getitem__)
-            quick, ratio = (own, others[other] / ours[own]) if ours[own] <= others[other] else (
-                other, ours[own] / others[other])  # fmt: skip
+            ahead, ratio = ours[own] <= others[other], others[other] / ours[own]
             sentences.append(
-                f"At {share:.0%} of the accuracy, {when}, {own} takes {number(ours[own])} µs and the quickest other, "
-                f"{other}, {number(others[other])} µs: {quick} is {ratio:.1f} times as fast."
+                f"At {share:.0%} of the accuracy, {when}, {own} takes {number(ours[own])} µs a query and the "
+                f"quickest of the others, {other}, {number(others[other])} µs: "
+                + (f"{ratio:.1f} times as long." if ahead else f"we take {1 / ratio:.1f} times as long.")
             )
     return " ".join(sentences)

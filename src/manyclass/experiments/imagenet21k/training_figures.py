@@ -32,7 +32,7 @@ def draw_curves(curves: dict[Series, list[Record]], folder: Path, name: str, wha
     seconds.set(xlabel="seconds of training", xlim=(0, None))
     seconds.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     label_ends(seconds, ends)
-    caption = f"{what}: accuracy on held-out examples against steps and against time; evaluations cost no time."
+    caption = f"{what}: accuracy on held-out examples against steps and against time."
     return Figure(name, save(figure, folder, name), caption, f"{what}: accuracy against steps and seconds")
 
 

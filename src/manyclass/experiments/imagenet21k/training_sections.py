@@ -23,7 +23,7 @@ def task_section(records: Records, folder: Path) -> Section:
     data = found["data"]
     text = SOURCES.get(data["source"], f"Images of source `{data['source']}`.") if data else ""
     rows = [row for stage, result in found.items() if result for row in FACTS[stage](result)]
-    parts: list[Table | Figure | Text] = [Table(["", ""], rows, "", "lr")] if rows else []
+    parts: list[Table | Figure | Text] = [Table(["", ""], rows, "", "ll")] if rows else []
     points = reading.by_step(records.select(stage="base", kind="evaluation"))
     if points:
         parts.append(training_figures.draw_base(points, folder))
@@ -84,9 +84,9 @@ def heads_section(records: Records, folder: Path, stage: str) -> Section:
     if not curves and not results:
         return Section(title, f"Not run yet: stage `{stage}`.", short=short)
     text = (
-        "All heads learn from the same cached features of the base network, in the same order, with the same optimizer."
+        "All heads learn from the same cached features of the base network, which itself stands still."
         if alone
-        else "The network and its head are trained together from the same start, on the same batches."
+        else "The network and its head are trained together, on the same images for every head."
     )
     what = "The last layer alone" if alone else "The whole network"
     parts: list[Table | Figure | Text] = []

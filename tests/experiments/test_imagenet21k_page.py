@@ -1,0 +1,148 @@
+"""The page of the experiment: everything the paper shows is there, and what it says follows from the records."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from browser import assert_page_is_whole
+from synthetic_records import STAGES, write_records
+
+from manyclass.experiments.imagenet21k import paper, reading
+from manyclass.experiments.imagenet21k.layer_sections import layer_sections, table_candidates
+from manyclass.experiments.imagenet21k.page import facts, make_page
+from manyclass.experiments.imagenet21k.peers_section import peers_section
+from manyclass.experiments.imagenet21k.run_sections import differences_section
+from manyclass.experiments.recording import Records
+from manyclass.report.page import Figure, Page, Table, write_page
+
+FIGURES = {"base", "accuracy", "trade_off", "batches", "peers", "heads", "end_to_end", "variance"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Page, Path]:
+    """Return the page of a complete run, and where it was written."""
+    out = tmp_path_factory.mktemp("complete")
+    page = make_page(write_records(out / "records.jsonl"), out / "figures")
+    return page, write_page(page, out)
+
+
+def rewritten(path: Path, change: dict[str, object], **where: object) -> Records:
+    """Return the records of a run with fields of some of them changed."""
+    lines = [json.loads(line) for line in write_records(path).path.read_text().splitlines()]
+    for line in lines:
+        if all(line.get(name) == value for name, value in where.items()):
+            line.update(change)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Records(path)
+
+
+def test_every_figure_is_on_the_page_and_beside_it(made: tuple[Page, Path]) -> None:
+    page, path = made
+    assert {part.name for section in page.sections for part in section.parts if isinstance(part, Figure)} == FIGURES
+    for name in FIGURES:
+        assert (path.parent / "figures" / f"{name}.svg").exists()
+        assert (path.parent / "figures" / f"{name}.png").exists()
+
+
+def test_a_browser_shows_the_whole_page(made: tuple[Page, Path]) -> None:
+    assert_page_is_whole(made[1], FIGURES)
+
+
+def test_the_complete_page_has_nothing_left_to_run(made: tuple[Page, Path]) -> None:
+    assert "ot run yet" not in made[1].read_text()
+
+
+def test_the_papers_table_stands_beside_ours(made: tuple[Page, Path]) -> None:
+    section = next(section for section in made[0].sections if section.title == "Time of the layer alone")
+    tables = [part for part in section.parts if isinstance(part, Table)]
+    assert len(tables) == 2
+    for table in tables:
+        printed = [row[-2] for row in table.rows]
+        assert printed == [f"{paper.SPEEDUP[batch, k]:g}×" for batch in paper.BATCHES for k in paper.CANDIDATES]
+        assert [row[0] for row in table.rows] == [batch for batch in paper.BATCHES for _ in paper.CANDIDATES]
+
+
+def test_the_printed_speedups_are_those_of_the_printed_times() -> None:
+    for (batch, candidates), spent in paper.WTA_MS.items():
+        assert paper.SPEEDUP[batch, candidates] == pytest.approx(paper.SOFTMAX_MS[batch] / spent, rel=0.03)
+
+
+def test_a_run_that_has_only_begun_names_the_stages_to_come(tmp_path: Path) -> None:
+    page = make_page(write_records(tmp_path / "records.jsonl", stages=()), tmp_path)
+    text = write_page(page, tmp_path).read_text()
+    for stage in STAGES:
+        assert re.search(f"Not run yet: stage .*<code>{stage}</code>", text), stage
+    assert not page.facts
+
+
+@pytest.mark.parametrize("stage", ["data", "base", "softmax_layer", "heads", "variance"])
+def test_any_stage_alone_makes_a_page(tmp_path: Path, stage: str) -> None:
+    write_page(make_page(write_records(tmp_path / "records.jsonl", stages=(stage,)), tmp_path), tmp_path)
+
+
+def test_a_quick_run_says_so(tmp_path: Path) -> None:
+    assert "quick run" in make_page(write_records(tmp_path / "records.jsonl", (), quick=True), tmp_path).lead
+    assert "quick run" not in make_page(write_records(tmp_path / "full.jsonl", ()), tmp_path).lead
+
+
+def test_verdicts_follow_the_records(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    sections = layer_sections(write_records(path), tmp_path)
+    assert "99%, reached" in sections[1].text
+    assert "the goal of 50× at 99% is reached" in sections[2].text
+    path.unlink()
+    worse = rewritten(path, {"accuracy_kept": 0.98}, stage="layer", pipeline="default")
+    sections = layer_sections(worse, tmp_path)
+    assert "99%, not reached" in sections[1].text
+    assert "the goal is not reached" in sections[2].text
+    path.unlink()
+    slower = rewritten(path, {"speedup": 20.0}, stage="layer", pipeline="default")
+    assert "the goal of 50× at 99% is not reached" in layer_sections(slower, tmp_path)[2].text
+    assert facts(slower)[0].value == "20×"
+
+
+def test_who_is_quickest_among_peers_follows_the_records(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    ours = {"us_batch1": 10.0, "accuracy_kept": 0.995}
+    text = peers_section(rewritten(path, ours, stage="peers", peer="manyclass default"), tmp_path).text
+    assert "manyclass default takes 10.0 µs" in text
+    assert re.search(r"one query at a time.*?\d times as long", text)
+    path.unlink()
+    theirs = {"us_batch1": 5.0, "us_batch64": 5.0, "accuracy_kept": 1.0}
+    text = peers_section(rewritten(path, theirs, stage="peers", peer="faiss HNSW32"), tmp_path).text
+    assert "faiss HNSW32, 5.00 µs: we take" in text
+
+
+def test_a_missing_library_is_named_with_its_install_line(made: tuple[Page, Path]) -> None:
+    assert "ScaNN was not there" in made[1].read_text()
+
+
+def test_a_layer_that_is_never_right_is_drawn(tmp_path: Path) -> None:
+    never = {"accuracy_kept": None, "accuracy": 0.0, "exact_accuracy": 0.0}
+    assert layer_sections(rewritten(tmp_path / "records.jsonl", never, stage="layer"), tmp_path)
+
+
+def test_few_classes_end_with_all_of_them(tmp_path: Path) -> None:
+    records = write_records(tmp_path / "records.jsonl", ("layer",))
+    cells = {key: cell for key, cell in reading.layer_cells(records).items() if key[2] <= 500}
+    assert table_candidates(cells, "default") == [30, 300, 500]
+    assert table_candidates(reading.layer_cells(records), "paper") == [30, 300, 3000]
+
+
+def test_a_repeated_measurement_counts_as_it_was_taken_last(tmp_path: Path) -> None:
+    records = write_records(tmp_path / "records.jsonl", ("layer", "heads"))
+    cell = reading.layer_cells(records)["default", 1, 30]
+    records.write(**{**cell, "speedup": 123.0})
+    assert reading.layer_cells(records)["default", 1, 30]["speedup"] == 123.0
+    records.write(stage="heads", head="full", kind="evaluation", step=400, seconds=1.0, accuracy=0.123)
+    curve = reading.curves(records, "heads")["full", None, None]
+    assert [point["step"] for point in curve] == list(range(0, 2001, 200))
+    assert curve[2]["accuracy"] == 0.123
+
+
+def test_own_images_are_no_difference_to_explain_away(tmp_path: Path) -> None:
+    table = differences_section(rewritten(tmp_path / "r.jsonl", {"source": "folder"}, stage="data")).parts[0]
+    assert isinstance(table, Table)
+    assert "--data" in str(table.rows[0][3])
+    assert "may not be passed on" not in str(table.rows[0][3])
