@@ -176,7 +176,7 @@ void Index::apply(size_t id, const Encoded& entry) {
     if (sketch_) keep(sketch_->store, entry.sketch);
 }
 
-size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads) {
+void Index::refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads) {
     const size_t row_bytes = rows_.row_bytes();
     std::vector<Encoded> entries(std::min(ids.size(), kRefreshSlice));
     for (size_t begin = 0; begin < ids.size(); begin += kRefreshSlice) {
@@ -201,7 +201,6 @@ size_t Index::refresh(std::span<const int64_t> ids, const float* bias, const std
             apply(id, entries[i]);
         }
     }
-    return ids.size();
 }
 
 void Index::append(size_t count, const float* bias, size_t threads) {

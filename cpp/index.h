@@ -90,7 +90,7 @@ public:
     void finish_build(size_t threads);
 
     // Re-hashes the rows. `bias` (same length as ids) and `new_rows` (dense, in the rows' own type) may be null.
-    size_t refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads);
+    void refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads);
     void append(size_t count, const float* bias, size_t threads);
     void remove(std::span<const int64_t> ids);
 

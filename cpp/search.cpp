@@ -1,5 +1,5 @@
-// A search, stage by stage: retrieve (flat sketch, or tables then sketch or re-score), exact logits, best k.
-// Longer than our usual file because all stages of a search share its state and read as one story.
+// A search, stage by stage: retrieve (flat sketch, or tables then sketch or re-score), exact logits (exact_logits.cpp),
+// best k. Longer than our usual file because all ways to retrieve share its state and read as one story.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -8,6 +8,7 @@
 #include <limits>
 #include <span>
 
+#include "exact_logits.h"
 #include "index.h"
 #include "parallel.h"
 #include "search_scratch.h"
@@ -15,9 +16,6 @@
 namespace manyclass {
 namespace {
 
-constexpr size_t kQueryBlock = 64;  // queries per turn under the lock
-constexpr size_t kFeatureBlock =
-    2048;  // a dot product is summed in pieces of this size: half of 64 queries' pieces fit L2
 constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * kRunBlocks * kBlock;
 constexpr size_t kCellRanks = 1024;
 static_assert(kQueryBlock <= 64);  // queries that ask for a cell are bits of a word
@@ -37,11 +35,6 @@ float log_sigmoid(float x) {
     return x >= 0 ? -std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x));
 }
 
-void prefetch_row(const void* row, size_t bytes) {
-    const char* at = static_cast<const char*>(row);
-    for (size_t i = 0; i < std::min<size_t>(bytes, 2048); i += 64) __builtin_prefetch(at + i);
-}
-
 }  // namespace
 
 class Search {
@@ -51,16 +44,13 @@ public:
           plan_(plan),
           out_(out),
           kernels_(kernels()),
+          scratch_(scratch),
           workers_(scratch.workers),
           lists_(scratch.lists),
           ids_(scratch.ids),
           logits_(scratch.logits),
           cell_scores_(scratch.cell_scores),
-          cell_lists_(scratch.cell_lists),
-          starts_(scratch.starts),
-          next_(scratch.next),
-          pairs_(scratch.pairs),
-          sums_(scratch.sums) {
+          cell_lists_(scratch.cell_lists) {
         if (workers_.size() < plan.threads) workers_.resize(plan.threads);
         for (SearchWorker& worker : workers_) worker.sketch.resize(kQueryBlock), worker.scans.resize(kQueryBlock);
     }
@@ -80,7 +70,8 @@ public:
                 parallel_for(count_, plan_.threads, [&](size_t q, size_t) { list_candidates(q); });
                 continue;
             }
-            score_exactly();
+            exact_logits({index_.rows_, index_.bias_.data(), index_.classes_, queries_, count_, plan_.threads},
+                         scratch_);
             parallel_for(count_, plan_.threads, [&](size_t q, size_t worker) {
                 if (!finish(q, workers_[worker])) overflow.store(begin + q);
             });
@@ -499,95 +490,6 @@ private:
             list.push(best_first_key(-static_cast<int>(std::min<size_t>(i, 32768)), key_id(ranked[i])));
     }
 
-    void score_exactly() {
-        size_t pairs = 0;
-        for (size_t q = 0; q < count_; ++q) {
-            logits_[q].resize(ids_[q].size());
-            pairs += ids_[q].size();
-        }
-        if (count_ > 1 && pairs > index_.classes_ / 2) return score_by_class(pairs);
-        const size_t splits = count_ < plan_.threads ? plan_.threads : 1;
-        parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t) {
-            const size_t q = task / splits, n = ids_[q].size();
-            score_slice(q, n * (task % splits) / splits, n * (task % splits + 1) / splits);
-        });
-    }
-
-    void score_slice(size_t q, size_t begin, size_t end) {
-        const RowsView& rows = index_.rows_;
-        const size_t bytes = rows.row_bytes(), ahead = std::max<size_t>(1, 8192 / bytes);
-        const std::vector<uint32_t>& ids = ids_[q];
-        for (size_t i = begin; i < std::min(end, begin + ahead); ++i) prefetch_row(rows.row(ids[i]), bytes);
-        for (size_t i = begin; i < end; ++i) {
-            if (i + ahead < end) prefetch_row(rows.row(ids[i + ahead]), bytes);
-            logits_[q][i] = logit(query(q), ids[i]);
-        }
-    }
-
-    float logit(const float* x, uint32_t id) const {
-        const RowsView& rows = index_.rows_;
-        const auto* row = static_cast<const std::byte*>(rows.row(id));
-        const size_t piece_bytes = rows.row_bytes() / rows.features * kFeatureBlock;
-        float sum = 0;
-        for (size_t at = 0; at < rows.features; at += kFeatureBlock, row += piece_bytes) {
-            const float* piece = x + at;
-            kernels_.dots(row, rows.type, &piece, 1, std::min(kFeatureBlock, rows.features - at), &sum);
-        }
-        return sum + index_.bias_[id];
-    }
-
-    // Each row is read once for all the queries that want it: pairs sorted by class, features in pieces that keep the
-    // queries in cache. Gives the same sums as logit().
-    void score_by_class(size_t pairs) {
-        const size_t classes = index_.classes_, features = index_.shape_.features;
-        starts_.assign(classes + 1, 0);
-        for (size_t q = 0; q < count_; ++q)
-            for (const uint32_t id : ids_[q]) ++starts_[id + 1];
-        for (size_t id = 0; id < classes; ++id) starts_[id + 1] += starts_[id];
-        pairs_.resize(pairs);
-        sums_.assign(pairs, 0.0f);
-        next_.assign(starts_.begin(), starts_.end() - 1);
-        for (uint32_t q = 0; q < count_; ++q)
-            for (const uint32_t id : ids_[q]) pairs_[next_[id]++] = q;
-        const size_t slices = plan_.threads * 4;
-        parallel_for(slices, plan_.threads, [&](size_t slice, size_t) {
-            const auto boundary = [&](size_t s) {
-                return static_cast<size_t>(std::lower_bound(starts_.begin(), starts_.end(), pairs * s / slices) -
-                                           starts_.begin());
-            };
-            const size_t begin = boundary(slice), end = slice + 1 == slices ? classes : boundary(slice + 1);
-            // Few queries stay in cache whole: read each row once from end to end. Many do not: piece by piece.
-            const bool whole_rows = count_ * features <= kQueryBlock * kFeatureBlock;
-            const size_t stretch = whole_rows ? features : kFeatureBlock;
-            for (size_t at = 0; at < features; at += stretch)
-                for (size_t id = begin; id < end; ++id) dots_of_class(id, end, at, std::min(stretch, features - at));
-        });
-        for (uint32_t q = 0; q < count_; ++q)
-            for (size_t i = 0; i < ids_[q].size(); ++i) {
-                const uint32_t id = ids_[q][i];
-                logits_[q][i] = sums_[starts_[id]++] + index_.bias_[id];
-            }
-    }
-
-    void dots_of_class(size_t id, size_t end, size_t at, size_t length) {
-        const RowsView& rows = index_.rows_;
-        const size_t first = starts_[id], n = starts_[id + 1] - first, element = rows.row_bytes() / rows.features;
-        if (!n || n > kQueryBlock) return;
-        size_t next = id + 1;
-        while (next < end && starts_[next + 1] == starts_[next]) ++next;
-        const auto row_at = [&](size_t row) { return static_cast<const std::byte*>(rows.row(row)) + at * element; };
-        const float* pieces[kQueryBlock];  // a query asks for a class once, so they fit
-        for (size_t done = 0; done < length; done += kFeatureBlock) {
-            const size_t piece = std::min(kFeatureBlock, length - done);
-            // The next class's row, while this one is worked on: pieces are too short for the hardware to catch up.
-            if (next < end)
-                for (size_t byte = done * element; byte < (done + piece) * element; byte += 64)
-                    __builtin_prefetch(row_at(next) + byte, 0, 2);
-            for (size_t i = 0; i < n; ++i) pieces[i] = query(pairs_[first + i]) + at + done;
-            kernels_.dots(row_at(id) + done * element, rows.type, pieces, n, piece, sums_.data() + first);
-        }
-    }
-
     // False where a logit is not finite.
     bool finish(size_t q, SearchWorker& worker) {
         const std::vector<uint32_t>& ids = ids_[q];
@@ -631,14 +533,13 @@ private:
     const SearchPlan& plan_;
     const SearchOut& out_;
     const Kernels& kernels_;
+    SearchScratch& scratch_;
     std::vector<SearchWorker>& workers_;
     std::vector<BestList>& lists_;
     std::vector<std::vector<uint32_t>>& ids_;
     std::vector<std::vector<float>>& logits_;
     std::vector<int32_t>& cell_scores_;
     std::vector<std::vector<uint32_t>>& cell_lists_;
-    std::vector<uint32_t>&starts_, &next_, &pairs_;
-    std::vector<float>& sums_;
     const float* queries_ = nullptr;
     size_t count_ = 0, first_ = 0;
 };

@@ -10,6 +10,8 @@
 
 namespace manyclass {
 
+constexpr size_t kQueryBlock = 64;  // queries per turn under the lock
+
 // What one thread works with.
 struct SearchWorker {
     QueryWinners winners;
