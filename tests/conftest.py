@@ -13,3 +13,15 @@ def simd() -> Iterator[None]:
     before = _native.simd()
     yield
     _native.use_simd(before)
+
+
+@pytest.fixture
+def thread_counts() -> Iterator[None]:
+    """Put back how many threads torch and the linear-algebra libraries use: a peer sets both for good."""
+    torch = pytest.importorskip("torch")
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    with threadpool_limits():
+        yield
+    torch.set_num_threads(before)

@@ -9,6 +9,8 @@ from manyclass.config import HashConfig
 from manyclass.experiments.imagenet21k import layer_times
 from manyclass.experiments.imagenet21k.layer_times import pipelines
 
+pytestmark = pytest.mark.usefixtures("thread_counts")
+
 BATCHES, CANDIDATES = (1, 4, 1000), (10, 30, 300, 3000)
 
 

@@ -16,6 +16,8 @@ from manyclass.peers.manyclass_peer import Manyclass
 from manyclass.peers.peer import Floats
 from manyclass.peers.scann_peer import Scann
 
+pytestmark = pytest.mark.usefixtures("thread_counts")
+
 FIELDS = {
     "accuracy", "accuracy_kept", "agreement", "us_batch1", "us_batch64", "us_batch1000", "batch_queries",
     "build_seconds", "bytes_per_class",

@@ -11,6 +11,8 @@ from manyclass.peers.bfloat16 import TorchBfloat16
 from manyclass.peers.peer import with_bias_column, with_ones_column
 
 CLASSES, FEATURES = 400, 24
+pytestmark = pytest.mark.usefixtures("thread_counts")
+
 NAMES = [contestant(CLASSES, FEATURES, 1).name for contestant in CONTESTANTS]
 
 
