@@ -46,6 +46,12 @@ def data_facts(data: Record) -> list[list[str]]:
     return rows
 
 
+def warm_up_facts(warm: Record) -> list[list[str]]:
+    """Return what the network learned before it met all classes."""
+    trained = f"{whole(warm['classes'])} of the classes, {whole(warm['steps'])} steps, {duration(warm['seconds'])}"
+    return [["first trained on", trained], ["its held-out accuracy on those", percent(warm["accuracy"])]]
+
+
 def base_facts(base: Record) -> list[list[str]]:
     """Return the size of the network and how it was trained."""
     trained = f"{base['head']} head, {whole(base['steps'])} steps, {duration(base['seconds'])}"
@@ -53,7 +59,7 @@ def base_facts(base: Record) -> list[list[str]]:
         ["multiply-adds of a forward pass, without the last layer", f"{base['multiply_adds'] / 1e6:,.1f} million"],
         ["parameters, without the last layer", f"{base['parameters'] / 1e6:,.1f} million"],
         ["features of the penultimate layer", whole(base["features"])],
-        ["base network trained with", trained],
+        ["then on all, with", trained],
         ["its held-out accuracy", percent(base["accuracy"])],
     ]
 
@@ -69,6 +75,7 @@ def layer_facts(layer: Record) -> list[list[str]]:
 
 FACTS: dict[str, Callable[[Record], list[list[str]]]] = {
     "data": data_facts,
+    "warm_up": warm_up_facts,
     "base": base_facts,
     "features": lambda cached: [["zeros among the features", percent(cached["zero_share"])]],
     "softmax_layer": layer_facts,
