@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import partial
 
-from manyclass.peers.bfloat16 import TorchBfloat16
 from manyclass.peers.exact import FastestExact, TorchSoftmax
 from manyclass.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ, FaissRaBitQ
 from manyclass.peers.hnswlib_peer import Hnswlib
@@ -20,10 +19,10 @@ CONTESTANTS: tuple[Contestant, ...] = (
     partial(Manyclass, pipeline="default"),
     partial(Manyclass, pipeline="scan"),
     partial(Manyclass, pipeline="cells"),
+    partial(Manyclass, pipeline="cells, 512 bits"),
     partial(Manyclass, pipeline="paper"),
     TorchSoftmax,
     FastestExact,
-    TorchBfloat16,
     partial(FaissFlatPQ, dims_per_code=4),
     partial(FaissFlatPQ, dims_per_code=2),
     FaissRaBitQ,

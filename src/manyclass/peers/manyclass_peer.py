@@ -42,10 +42,11 @@ class Manyclass(Peer):
         return True
 
     def _named_config(self) -> HashConfig:
-        """Return what the library chooses itself, the paper's config, a scan of 256 bits, or one parted in cells."""
+        """Return what the library chooses itself, the paper's config, a scan of 256 bits, or scans parted in cells."""
         return {
             "default": HashConfig.for_problem(self.classes, self.features),
             "paper": HashConfig.paper(),
             "scan": HashConfig.flat_sketch(256),
             "cells": HashConfig.flat_sketch(256, cells=self.classes // 256),
+            "cells, 512 bits": HashConfig.flat_sketch(512, cells=self.classes // 256),
         }[self.pipeline]

@@ -27,8 +27,8 @@ def collect(options: Options) -> Collection:
 def images_of(run: Run) -> Images:
     """Return the pictures, made and kept if this is the first time."""
     folder = run.cache / "images"
-    with run.progress(1, "of the pictures") as show:
-        return open_images(folder, lambda: collect(run.options), show)
+    with run.progress(100, "% of the pictures") as show:
+        return open_images(folder, lambda: collect(run.options), lambda share, text: show(100 * share, text))
 
 
 def run_data(run: Run) -> None:
