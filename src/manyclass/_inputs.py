@@ -1,5 +1,6 @@
 """Checks of what users pass in: every failure names the argument, its value, the rule and the way out."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,7 +60,15 @@ def check_vectors(name: str, vectors: Any, features: int) -> tuple[Floats, bool]
     if array.dtype.char != "f":
         with np.errstate(over="ignore"):
             array = array.astype(np.float32)
-    return np.require(array.reshape(-1, features), np.float32, ["C", "A"]), single
+    return _contiguous(array.reshape(-1, features), np.float32), single
+
+
+def _contiguous(array: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[Any]:
+    """Return np.require(array, kind, ["C", "A"]), which takes several µs also where there is nothing to do."""
+    flags = array.flags
+    if array.dtype == kind and flags.c_contiguous and flags.aligned:
+        return array
+    return np.require(array, kind, ["C", "A"])
 
 
 def not_finite(name: str, row: int) -> InputError:
@@ -69,6 +78,8 @@ def not_finite(name: str, row: int) -> InputError:
 def check_finite(name: str, vectors: Floats) -> None:
     """Raise for the first vector whose squared norm is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
+        if len(vectors) == 1 and math.isfinite(np.dot(vectors[0], vectors[0])):
+            return  # one row at a time is how a served layer changes: a fraction of the time of what follows
         squares = np.einsum("ij,ij->i", vectors, vectors)
     if not np.isfinite(squares).all():
         raise not_finite(name, int(np.flatnonzero(~np.isfinite(squares))[0]))
@@ -98,10 +109,11 @@ def check_ids(name: str, ids: Any, classes: int) -> Ids:
         raise InputTypeError(f"{name} has dtype {array.dtype}; class ids are whole numbers")
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; ids are one-dimensional: pass {name}.ravel()")
-    if array.size and not (int(array.min()) >= 0 and int(array.max()) < classes):
+    low, high = (array[0], array[0]) if array.size == 1 else (array.min(initial=0), array.max(initial=0))
+    if array.size and not (low >= 0 and high < classes):
         wrong = array[(array < 0) | (array >= classes)][0]
         raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}")
-    return np.require(array, np.int64, ["C", "A"])
+    return _contiguous(array, np.int64)
 
 
 def check_count(name: str, value: Any, low: int = 1) -> int:

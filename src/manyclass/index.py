@@ -375,9 +375,11 @@ class WTAIndex:
         check_finite(name, vectors)
         if np.ndim(rows) != 2 or len(vectors) != count:
             raise InputError(f"{name} has shape {np.shape(rows)}; expected ({count}, {self.features})")
+        if self._rows.dtype == np.float32:
+            return vectors.view(np.uint8)
         with np.errstate(over="ignore"):
             stored = np.ascontiguousarray(np.asarray(rows).astype(self._rows.dtype, copy=False))
-        if stored.dtype != np.float32 and not np.isfinite(stored.astype(np.float32)).all():
+        if not np.isfinite(stored.astype(np.float32)).all():
             raise InputError(f"{name} overflows the index's {self._rows.dtype} rows; scale it down")
         return stored.view(np.uint8).reshape(count, self.features * self._rows.itemsize)
 

@@ -61,8 +61,8 @@ def test_a_changed_row_is_found_where_the_peer_can_change_it(contestant: Contest
 def test_the_names_that_logs_are_keyed_by() -> None:
     names = [contestant(1_000_000, 128, 2).name for contestant in CONTESTANTS]
     assert names == [
-        "manyclass default", "manyclass scan", "manyclass cells", "manyclass paper",
-        "torch softmax", "fastest exact", "torch bf16 linear",
+        "manyclass default", "manyclass scan", "manyclass cells", "manyclass cells, 512 bits", "manyclass paper",
+        "torch softmax", "fastest exact",
         "faiss PQ{d/4}x4fs,RFlat", "faiss PQ{d/2}x4fs,RFlat", "faiss RaBitQfs,RFlat",
         "faiss IVF2048,PQ{d/4}x4fs,RFlat", "faiss IVF2048,PQ{d/2}x4fs,RFlat", "ScaNN", "faiss HNSW32", "hnswlib M=16",
     ]  # fmt: skip
