@@ -59,6 +59,8 @@ def draw_trade_off(cells: Cells, folder: Path, sizes: Iterable[int]) -> Figure:
     for axis, batch in zip(axes, sizes, strict=True):
         for name in PIPELINES:
             line = [record for record in reading.frontier(cells, name, batch) if reading.kept(record) >= FLOOR]
+            if not line:
+                continue
             shares, style = [reading.kept(record) for record in line], line_style(NAMES[name])
             axis.plot(shares, [record["speedup_torch"] for record in line], **style | THIN)
             label = NAMES[name] if batch == sizes[0] else None
@@ -71,11 +73,14 @@ def draw_trade_off(cells: Cells, folder: Path, sizes: Iterable[int]) -> Figure:
             axis.annotate("goal", paper.GOAL_TRADE_OFF, xytext=(-8, 4), textcoords="offset points", color=INK,
                           fontsize=9, ha="right")  # fmt: skip
         axis.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 2)))
-        axis.set(yscale="log", xlabel="share of the exact accuracy", title=f"batch {batch}")
+        most = max(reading.kept(record) for record in cells.values())
+        limits = FLOOR - 0.005, max(1.0, most) + 0.005
+        axis.set(yscale="log", xlim=limits, xlabel="share of the exact accuracy", title=f"batch {batch}")
         axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     one_two_five(axes[0].yaxis)
     axes[0].set_ylabel("times faster than exact")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=2)
+    if axes[0].get_legend_handles_labels()[0]:
+        figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=2)
     return Figure(
         "trade_off", save(figure, folder, "trade_off"),
         "Thick: against the fastest exact product of the same batch on this machine. Thin dotted: against torch's "
