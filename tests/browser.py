@@ -10,6 +10,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from manyclass.experiments.needs import browser
 
+PATIENCE = 120_000  # ms; a busy machine takes its time
 ARGUMENTS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -37,7 +38,7 @@ def opened(path: Path, width: int = 1280, height: int = 900, dark: bool = False)
     if chromium is None:
         pytest.skip("no browser here; install one with: apt-get install chromium")
     with sync_playwright() as playwright:
-        program = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS))
+        program = playwright.chromium.launch(executable_path=chromium, args=list(ARGUMENTS), timeout=PATIENCE)
         try:
             scheme = "dark" if dark else "light"
             page = program.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -46,7 +47,7 @@ def opened(path: Path, width: int = 1280, height: int = 900, dark: bool = False)
             page.on("pageerror", lambda error: seen.complaints.append(str(error)))
             page.on("requestfailed", lambda request: seen.complaints.append(f"failed: {request.url}"))
             page.on("request", lambda request: seen.requests.append(request.url))
-            page.goto(path.resolve().as_uri(), wait_until="load")
+            page.goto(path.resolve().as_uri(), wait_until="load", timeout=PATIENCE)
             yield seen
         finally:
             program.close()

@@ -98,6 +98,11 @@ def one_two_five(axis: "Axis") -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
 
 
+def in_percent(axis: "Axis") -> None:
+    """Label the ticks of an axis of shares in percent, with as many digits as they need."""
+    axis.set_major_formatter(lambda value, _: f"{round(100 * value, 3):g}%")
+
+
 def spread(positions: Iterable[float], gap: float) -> list[float]:
     """Return the positions moved apart so that neighbours are at least `gap` from each other, order kept."""
     positions = list(positions)

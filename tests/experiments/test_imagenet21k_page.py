@@ -9,9 +9,14 @@ from browser import assert_page_is_whole
 from synthetic_records import STAGES, write_records
 
 from manyclass.experiments.imagenet21k import paper, reading
-from manyclass.experiments.imagenet21k.layer_sections import layer_sections, table_candidates
+from manyclass.experiments.imagenet21k.layer_sections import (
+    accuracy_text,
+    layer_sections,
+    table_candidates,
+    trade_off_text,
+)
 from manyclass.experiments.imagenet21k.page import facts, make_page
-from manyclass.experiments.imagenet21k.peers_section import peers_section
+from manyclass.experiments.imagenet21k.peers_section import verdict
 from manyclass.experiments.imagenet21k.run_sections import differences_section
 from manyclass.experiments.recording import Records
 from manyclass.report.page import Figure, Page, Table, write_page
@@ -87,31 +92,25 @@ def test_a_quick_run_says_so(tmp_path: Path) -> None:
 
 
 def test_verdicts_follow_the_records(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
-    sections = layer_sections(write_records(path), tmp_path)
-    assert "99%, reached" in sections[1].text
-    assert "the goal of 50× at 99% is reached" in sections[2].text
-    path.unlink()
-    worse = rewritten(path, {"accuracy_kept": 0.98}, stage="layer", pipeline="default")
-    sections = layer_sections(worse, tmp_path)
-    assert "99%, not reached" in sections[1].text
-    assert "the goal is not reached" in sections[2].text
-    path.unlink()
-    slower = rewritten(path, {"speedup": 20.0}, stage="layer", pipeline="default")
-    assert "the goal of 50× at 99% is not reached" in layer_sections(slower, tmp_path)[2].text
+    cells = reading.layer_cells(write_records(tmp_path / "good.jsonl"))
+    assert "99%, reached" in accuracy_text(cells)
+    assert "the goal of 50× at 99% is reached" in trade_off_text(cells)
+    worse = rewritten(tmp_path / "worse.jsonl", {"accuracy_kept": 0.98}, stage="layer", pipeline="default")
+    assert "99%, not reached" in accuracy_text(reading.layer_cells(worse))
+    assert "the goal is not reached" in trade_off_text(reading.layer_cells(worse))
+    slower = rewritten(tmp_path / "slower.jsonl", {"speedup": 20.0}, stage="layer", pipeline="default")
+    assert "the goal of 50× at 99% is not reached" in trade_off_text(reading.layer_cells(slower))
     assert facts(slower)[0].value == "20×"
 
 
 def test_who_is_quickest_among_peers_follows_the_records(tmp_path: Path) -> None:
-    path = tmp_path / "records.jsonl"
     ours = {"us_batch1": 10.0, "accuracy_kept": 0.995}
-    text = peers_section(rewritten(path, ours, stage="peers", peer="manyclass default"), tmp_path).text
-    assert "manyclass default takes 10.0 µs" in text
-    assert re.search(r"one query at a time.*?\d times as long", text)
-    path.unlink()
+    ahead = rewritten(tmp_path / "ahead.jsonl", ours, stage="peers", peer="manyclass default")
+    assert "manyclass default takes 10.0 µs" in verdict(reading.peers(ahead))
+    assert re.search(r"one query at a time.*?\d times as long", verdict(reading.peers(ahead)))
     theirs = {"us_batch1": 5.0, "us_batch64": 5.0, "accuracy_kept": 1.0}
-    text = peers_section(rewritten(path, theirs, stage="peers", peer="faiss HNSW32"), tmp_path).text
-    assert "faiss HNSW32, 5.00 µs: we take" in text
+    behind = rewritten(tmp_path / "behind.jsonl", theirs, stage="peers", peer="faiss HNSW32")
+    assert "faiss HNSW32, 5.00 µs: we take" in verdict(reading.peers(behind))
 
 
 def test_a_missing_library_is_named_with_its_install_line(made: tuple[Page, Path]) -> None:

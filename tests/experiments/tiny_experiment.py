@@ -5,6 +5,7 @@ As a program it is the command `manyclass` with this experiment added.
 
 import math
 import os
+import signal
 import time
 from pathlib import Path
 
@@ -75,5 +76,6 @@ EXPERIMENT = Experiment("tiny", "Pi, by chance", stages, page, needs)
 if __name__ == "__main__":
     from manyclass.cli import main
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit it ignored
     EXPERIMENTS["tiny"] = "tiny_experiment"
     main()

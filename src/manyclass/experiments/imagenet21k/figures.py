@@ -2,16 +2,12 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from manyclass.drawing import INK, QUIET, canvas, label_ends, line_style, one_two_five, save
+from manyclass.drawing import INK, QUIET, canvas, in_percent, label_ends, line_style, one_two_five, save
 from manyclass.experiments.imagenet21k import paper, reading
 from manyclass.experiments.imagenet21k.reading import PIPELINES, Cells
 from manyclass.experiments.recording import Record
 from manyclass.report.page import Figure
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 NAMES = {"default": "manyclass default", "paper": "manyclass paper pipeline"}
 THIN = {"linewidth": 1.2, "linestyle": ":", "markersize": 2.5}
@@ -39,7 +35,7 @@ def draw_accuracy(cells: Cells, folder: Path) -> Figure:
     for axis in (absolute, share):
         axis.set(xscale="log", xlabel="candidates scored exactly (K)")
         one_two_five(axis.xaxis)
-        _percent(axis)
+        in_percent(axis.yaxis)
     ends = [
         (NAMES[name], reading.kept(line[-1]), line_style(NAMES[name])["color"]) for name, line in lines.items() if line
     ]
@@ -59,6 +55,8 @@ def draw_trade_off(cells: Cells, folder: Path, sizes: Iterable[int]) -> Figure:
     for axis, batch in zip(axes, sizes, strict=True):
         for name in PIPELINES:
             line = [record for record in reading.frontier(cells, name, batch) if reading.kept(record) >= FLOOR]
+            if not line:
+                continue
             shares, style = [reading.kept(record) for record in line], line_style(NAMES[name])
             axis.plot(shares, [record["speedup_torch"] for record in line], **style | THIN)
             label = NAMES[name] if batch == sizes[0] else None
@@ -71,11 +69,14 @@ def draw_trade_off(cells: Cells, folder: Path, sizes: Iterable[int]) -> Figure:
             axis.annotate("goal", paper.GOAL_TRADE_OFF, xytext=(-8, 4), textcoords="offset points", color=INK,
                           fontsize=9, ha="right")  # fmt: skip
         axis.axhline(1, color=INK, linewidth=1, linestyle=(0, (4, 2)))
-        axis.set(yscale="log", xlabel="share of the exact accuracy", title=f"batch {batch}")
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        most = max(reading.kept(record) for record in cells.values())
+        limits = FLOOR - 0.005, max(1.0, most) + 0.005
+        axis.set(yscale="log", xlim=limits, xlabel="share of the exact accuracy", title=f"batch {batch}")
+        in_percent(axis.xaxis)
     one_two_five(axes[0].yaxis)
     axes[0].set_ylabel("times faster than exact")
-    figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=2)
+    if axes[0].get_legend_handles_labels()[0]:
+        figure.legend(frameon=False, fontsize=9, loc="outside upper left", ncols=2)
     return Figure(
         "trade_off", save(figure, folder, "trade_off"),
         "Thick: against the fastest exact product of the same batch on this machine. Thin dotted: against torch's "
@@ -124,7 +125,7 @@ def draw_peers(peers: dict[str, list[Record]], folder: Path) -> Figure:
             axis.plot([reading.kept(record) for record in line], [record[field] for record in line], **style)
             ends.append((peer, line[-1][field], style["color"]))
         axis.set(yscale="log", xlabel="share of the exact accuracy", title=f"µs per query, {title}: lower is better")
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+        in_percent(axis.xaxis)
         one_two_five(axis.yaxis)
         label_ends(axis, ends, gap=0.05)
     return Figure(
@@ -143,7 +144,3 @@ def _pareto(found: list[Record], field: str) -> list[Record]:
             best.append(record)
     good = [record for record in best if reading.kept(record) >= FLOOR]
     return list(reversed(good or best[:1]))
-
-
-def _percent(axis: "Axes") -> None:
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")

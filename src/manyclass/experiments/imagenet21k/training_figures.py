@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from manyclass.drawing import INK, QUIET, canvas, label_ends, save
+from manyclass.drawing import INK, QUIET, canvas, in_percent, label_ends, save
 from manyclass.experiments.imagenet21k.reading import Series, name_of
 from manyclass.experiments.recording import Record
 from manyclass.report.page import Figure
@@ -27,7 +27,7 @@ def draw_curves(curves: dict[Series, list[Record]], folder: Path, name: str, wha
         seconds.plot([record["seconds"] for record in line], accuracy, **style)
         ends.append((name_of(series), accuracy[-1], style["color"]))
     steps.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0, None), xlim=(0, None))
-    steps.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    in_percent(steps.yaxis)
     steps.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     seconds.set(xlabel="seconds of training", xlim=(0, None))
     seconds.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
@@ -59,7 +59,7 @@ def draw_base(points: list[Record], folder: Path) -> Figure:
     axis.plot([point["step"] for point in points], [point["accuracy"] for point in points], color=INK, linewidth=2)
     axis.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0, None), xlim=(0, None))
     axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    in_percent(axis.yaxis)
     caption = "The base network while it is trained, before the exact softmax layer is fitted on its features."
     return Figure("base", save(figure, folder, "base"), caption, "Accuracy of the base network against steps")
 
