@@ -6,6 +6,7 @@ comes by too seldom. So the network first learns a few of the classes, and then 
 
 import statistics
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -47,19 +48,21 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
 def train_network(network: TrunkAndHead, run: Run, images: Images, plan: Plan, steps: int, checkpoint: Path) -> Trained:
     """Train for so many steps, over which the rates fall exponentially; goes on from the checkpoint if there is one."""
     optimizer = optimizer_of(network, plan)
-    return train(
-        network,
-        Batches(images, plan.batch, run.options.seed),
-        optimizer,
-        steps=steps,
-        schedule=torch.optim.lr_scheduler.ExponentialLR(optimizer, plan.final_rate ** (1 / steps)),
-        evaluate_on=test_batches(images, plan.curve_tests),
-        evaluate_every=max(1, steps // EVALUATIONS),
-        metrics=Metrics([Accuracy()]),
-        checkpoint=checkpoint,
-        checkpoint_every=max(1, steps // CHECKPOINTS),
-        progress=run.console.is_terminal,
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mct.ApproximationWarning)  # a quick run has few classes to choose from
+        return train(
+            network,
+            Batches(images, plan.batch, run.options.seed),
+            optimizer,
+            steps=steps,
+            schedule=torch.optim.lr_scheduler.ExponentialLR(optimizer, plan.final_rate ** (1 / steps)),
+            evaluate_on=test_batches(images, plan.curve_tests),
+            evaluate_every=max(1, steps // EVALUATIONS),
+            metrics=Metrics([Accuracy()]),
+            checkpoint=checkpoint,
+            checkpoint_every=max(1, steps // CHECKPOINTS),
+            progress=run.console.is_terminal,
+        )
 
 
 def optimizer_of(network: TrunkAndHead, plan: Plan) -> mct.RowSGD:

@@ -5,6 +5,7 @@ from pathlib import Path
 from manyclass.experiments.imagenet21k import glyphs, image_folder, strokes
 from manyclass.experiments.imagenet21k.images import Collection, Images, open_images
 from manyclass.experiments.imagenet21k.plan import FULL, QUICK, Plan
+from manyclass.experiments.needs import Need
 from manyclass.experiments.recording import Records
 from manyclass.experiments.running import Experiment, Options, Run, Stage
 from manyclass.report.page import Page
@@ -118,4 +119,14 @@ def page(records: Records, figures: Path) -> Page:
     return drawn.make_page(records, figures)
 
 
-EXPERIMENT = Experiment("imagenet21k", "Twenty thousand image classes", stages, page)
+def needs() -> list[Need]:
+    """Return the fonts by package; without them there are --quick and --data."""
+    missing = set(glyphs.missing_packages())
+    return [
+        Need(package, None if package in missing else f"{len(fonts)} font files", "glyphs to draw; not for --quick",
+             f"apt-get install {package}", optional=True)
+        for package, fonts in glyphs.PACKAGES.items()
+    ]  # fmt: skip
+
+
+EXPERIMENT = Experiment("imagenet21k", "Twenty thousand image classes", stages, page, needs)

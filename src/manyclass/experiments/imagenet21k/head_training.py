@@ -93,13 +93,11 @@ def make_and_train(key: Series, run: Run, features: Features, classes: int, plan
     """Train one output layer from nothing for the planned seconds."""
     torch.manual_seed(run.options.seed)
     head = mct.make_head(key[0], plan.features, classes, **HEADS[key])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
-        return _train(
-            head, FeatureBatches(features, plan.batch, run.options.seed), plan.rates[1], run,
-            seconds=plan.head_seconds, evaluate_on=test_batches(features, plan.curve_tests),
-            evaluate_every=plan.head_seconds / EVALUATIONS,
-        )  # fmt: skip
+    return _train(
+        head, FeatureBatches(features, plan.batch, run.options.seed), plan.rates[1], run,
+        seconds=plan.head_seconds, evaluate_on=test_batches(features, plan.curve_tests),
+        evaluate_every=plan.head_seconds / EVALUATIONS,
+    )  # fmt: skip
 
 
 def run_softmax_layer(run: Run, images: Images, plan: Plan) -> None:
@@ -155,8 +153,10 @@ def _train(
     optimizer = mct.RowSGD(head.parameters(), lr=rate, momentum=0.9)
     gamma = final_rate ** (1 / settings["steps"]) if "steps" in settings else 1.0
     schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma)
-    return train((torch.nn.Identity(), head), batches, optimizer, schedule=schedule, metrics=Metrics([Accuracy()]),
-                 progress=run.console.is_terminal, **settings)  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
+        return train((torch.nn.Identity(), head), batches, optimizer, schedule=schedule, metrics=Metrics([Accuracy()]),
+                     progress=run.console.is_terminal, **settings)  # fmt: skip
 
 
 def _keep_layer(run: Run, rows: Floats, bias: Floats) -> None:
