@@ -140,7 +140,7 @@ def _plans(classes: int, features: int) -> Iterator[HashConfig]:
         return
     width = 1 << (features - 1).bit_length()
     for bits in (64, 96, 128, 192, 256, 384, 512, 1024):
-        if bits <= 2 * width:
+        if bits <= 4 * width:
             yield HashConfig.flat_sketch(bits)
             if classes >= CELLS_FROM and bits >= 128:
                 yield HashConfig.flat_sketch(bits, cells=min(MAX_CELLS, classes // CLASSES_PER_CELL))

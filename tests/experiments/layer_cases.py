@@ -20,6 +20,6 @@ def small_layer(classes: int = 300, features: int = 32, queries: int = 90) -> Tr
     return TrainedLayer(rows, bias, noisy, labels)
 
 
-def quick_run(out: Path) -> Run:
+def quick_run(out: Path, quick: bool = True) -> Run:
     """Return a run of quick timings on one thread, its records in a real file."""
-    return Run(out, Options(quick=True, threads=1), Records(out / "records.jsonl"), Console(quiet=True))
+    return Run(out, Options(quick=quick, threads=1), Records(out / "records.jsonl"), Console(quiet=True))

@@ -65,7 +65,7 @@ def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_settings_slower_than_one_that_loses_nothing_are_left_out(tmp_path: Path) -> None:
-    run = quick_run(tmp_path)
+    run = quick_run(tmp_path, quick=False)
     peer = FaissIVFPQ(300, 32, most_probed=1.0)
     recorded = {"stage": "peers", "kind": "result", "peer": peer.name}
     run.records.write(**recorded, setting={"probes": 8, "refine": 4}, nothing_lost=True)
@@ -76,6 +76,13 @@ def test_settings_slower_than_one_that_loses_nothing_are_left_out(tmp_path: Path
     assert {"probes": 2, "refine": 2} not in left
     assert not [s for s in left if s["probes"] >= 8 and s["refine"] >= 4]
     assert settings_left(run, FastestExact(300, 32)) == FastestExact(300, 32).settings()
+
+
+def test_a_quick_run_measures_few_settings_from_the_first_to_the_last(tmp_path: Path) -> None:
+    every = FaissHNSW(300, 32).settings()
+    left = settings_left(quick_run(tmp_path), FaissHNSW(300, 32))
+    assert len(left) == peers_compared.QUICK_SETTINGS < len(every)
+    assert (left[0], left[-1]) == (every[0], every[-1])
 
 
 def test_manyclass_is_tuned_once_and_measured_if_that_differs(tmp_path: Path) -> None:

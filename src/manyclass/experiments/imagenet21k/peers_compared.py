@@ -39,10 +39,26 @@ CONTESTANTS: tuple[Contestant, ...] = (
     partial(FaissFlatPQ, dims_per_code=16),
     partial(Scann, to_all_leaves=True),
 )
+# A quick run has one of each kind, at few settings.
+QUICK_CONTESTANTS: tuple[Contestant, ...] = (
+    partial(Manyclass, pipeline="default"),
+    partial(Manyclass, pipeline="paper"),
+    TorchSoftmax,
+    FastestExact,
+    TorchBfloat16,
+    FaissHNSW,
+    Hnswlib,
+    partial(FaissIVFPQ, dims_per_code=8, most_probed=1.0),
+    partial(FaissFlatPQ, dims_per_code=8),
+    partial(Scann, to_all_leaves=True),
+)
+QUICK_SETTINGS, QUICK_QUERIES = 4, 500
 
 
-def run(run: Run, layer: TrainedLayer, contestants: Iterable[Contestant] = CONTESTANTS) -> None:
+def run(run: Run, layer: TrainedLayer, contestants: Iterable[Contestant] | None = None) -> None:
     """Write one record per (peer, setting) that the records lack; a library that is absent is recorded as missing."""
+    if contestants is None:
+        contestants = QUICK_CONTESTANTS if run.options.quick else CONTESTANTS
     contestants = list(contestants)
     config = tuned_config(run, layer)
     if config is not None:
@@ -74,8 +90,16 @@ def run(run: Run, layer: TrainedLayer, contestants: Iterable[Contestant] = CONTE
 def settings_left(run: Run, peer: Peer) -> list[Setting]:
     """Return the settings of a peer that are neither recorded nor made needless by one that is."""
     key = {"stage": STAGE, "kind": "result", "peer": peer.name}
-    unmeasured = [setting for setting in peer.settings() if not run.records.done(setting=setting, **key)]
+    wanted = spread(peer.settings(), QUICK_SETTINGS) if run.options.quick else peer.settings()
+    unmeasured = [setting for setting in wanted if not run.records.done(setting=setting, **key)]
     return [setting for setting in unmeasured if not _covered(run, peer, setting)]
+
+
+def spread(settings: list[Setting], count: int) -> list[Setting]:
+    """Return at most so many of the settings, from the first to the last."""
+    if len(settings) <= count:
+        return settings
+    return [settings[round(place * (len(settings) - 1) / (count - 1))] for place in range(count)]
 
 
 def tuned_config(run: Run, layer: TrainedLayer) -> HashConfig | None:
@@ -83,8 +107,9 @@ def tuned_config(run: Run, layer: TrainedLayer) -> HashConfig | None:
     default = HashConfig.for_problem(layer.classes, layer.features)
     if not run.records.done(stage=STAGE, kind="tuning"):
         run.console.print("  tuning manyclass to this layer", highlight=False)
+        asked = QUICK_QUERIES if run.options.quick else len(layer.queries)
         tuned = tune(
-            layer.rows, layer.queries, layer.labels,
+            layer.rows, layer.queries[:asked], layer.labels[:asked],
             target=TARGET, bias=layer.bias, threads=run.options.threads,
         )  # fmt: skip
         chosen = tuned.config if tuned.met else default
