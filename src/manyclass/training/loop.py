@@ -16,7 +16,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from manyclass.errors import ConfigError, DivergedError, InputTypeError
 from manyclass.training.evaluation import Batch, TrunkAndHead, evaluate
 from manyclass.training.metrics import Metrics
-from manyclass.training.progress import progress_bar
+from manyclass.training.progress import Progress, progress_bar
 from manyclass.training.run_log import RunLog
 from manyclass.training.run_state import Every, Path, Recent, Trained, resume_run, save_run
 
@@ -41,7 +41,7 @@ def train(
     log: Path | None = None,
     log_every: int = 50,
     seed: int | None = None,
-    progress: bool = True,
+    progress: bool | Progress = True,
 ) -> Trained:
     """Train for a number of steps, or for a number of seconds, and return how far the run has come.
 
@@ -52,6 +52,7 @@ def train(
     checkpoint: with resume=True, a file that is there already is continued from; tables as in `save_checkpoint`.
     log: JSON lines with, every `log_every` steps, mean loss, learning rate, examples per second and the readings of
         every module that has a `meter`. seed: only noted there.
+    progress: a bar or none, or what shows progress instead: progress(total, unit) gives a context of show(done, text).
     """
     _check_settings(steps, seconds, evaluate_on, evaluate_every, checkpoint, checkpoint_every, log_every)
     network = model if isinstance(model, nn.Module) else TrunkAndHead(*model)
@@ -69,7 +70,8 @@ def train(
 
     evaluation, saving = Every(evaluate_every, spent()), Every(checkpoint_every, spent())
     network.train()
-    with progress_bar(budget, "seconds" if steps is None else "steps", progress) as show:
+    unit = "seconds" if steps is None else "steps"
+    with progress_bar(budget, unit, progress) if isinstance(progress, bool) else progress(budget, unit) as show:
         while spent() < budget:
             started = time.perf_counter()
             input, target = batches(run.step)

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 Show = Callable[[float, str], None]
+Progress = Callable[[float, str], AbstractContextManager[Show]]  # of total and unit
 SECONDS_BETWEEN_LINES = 30
 
 
@@ -16,9 +17,9 @@ def progress_bar(total: float, unit: str, wanted: bool, console: Any = None) -> 
     if columns is None:
         yield lambda completed, text: None
         return
-    from rich.progress import Progress
+    import rich.progress
 
-    with Progress(*columns, console=console) as bar:
+    with rich.progress.Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=total)
         yield lambda completed, text: bar.update(task, completed=min(completed, total), description=text)
 

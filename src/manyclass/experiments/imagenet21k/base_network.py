@@ -61,7 +61,7 @@ def train_network(network: TrunkAndHead, run: Run, images: Images, plan: Plan, s
             metrics=Metrics([Accuracy()]),
             checkpoint=checkpoint,
             checkpoint_every=max(1, steps // CHECKPOINTS),
-            progress=run.console.is_terminal,
+            progress=run.progress,
         )
 
 

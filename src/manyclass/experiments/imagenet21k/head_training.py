@@ -156,7 +156,7 @@ def _train(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
         return train((torch.nn.Identity(), head), batches, optimizer, schedule=schedule, metrics=Metrics([Accuracy()]),
-                     progress=run.console.is_terminal, **settings)  # fmt: skip
+                     progress=run.progress, **settings)  # fmt: skip
 
 
 def _keep_layer(run: Run, rows: Floats, bias: Floats) -> None:

@@ -37,7 +37,7 @@ QUICK_CONTESTANTS: tuple[Contestant, ...] = (
     partial(FaissFlatPQ, dims_per_code=8),
     partial(Scann, to_all_leaves=True),
 )
-CONTESTANTS = (
+CONTESTANTS: tuple[Contestant, ...] = (
     *QUICK_CONTESTANTS,
     partial(FaissIVFPQ, dims_per_code=4, most_probed=1.0),
     partial(FaissFlatPQ, dims_per_code=4),

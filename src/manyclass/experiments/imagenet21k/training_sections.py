@@ -42,7 +42,9 @@ def data_facts(data: Record) -> list[list[str]]:
         ["image", f"{data['side']}×{data['side']}, one channel"],
     ]
     if data.get("train_styles"):
-        rows.append(["styles (fonts, pens)", f"{len(data['train_styles'])} to train, {len(data['test_styles'])} held out"])
+        rows.append(
+            ["styles (fonts, pens)", f"{len(data['train_styles'])} to train, {len(data['test_styles'])} held out"]
+        )
     return rows
 
 
