@@ -77,7 +77,7 @@ def run_layer(run: Run) -> None:
 def run_peers(run: Run) -> None:
     from manyclass.experiments.imagenet21k import head_training, peers_compared
 
-    peers_compared.run(run, head_training.open_layer(run))
+    peers_compared.run(run, head_training.open_layer(run, plan_of(run.options).peer_tests))
 
 
 def run_heads(run: Run) -> None:

@@ -169,8 +169,8 @@ def _keep_layer(run: Run, rows: Floats, bias: Floats) -> None:
     unfinished.rename(folder)
 
 
-def open_layer(run: Run) -> TrainedLayer:
-    """Return the trained softmax layer with all held-out features as its queries."""
+def open_layer(run: Run, tests: int | None = None) -> TrainedLayer:
+    """Return the trained softmax layer with so many held-out features as its queries, or all."""
     features = open_features(run)
     rows, bias = (np.load(run.cache / "layer" / f"{name}.npy") for name in ("rows", "bias"))
-    return TrainedLayer(rows, bias, np.asarray(features.test, np.float32), np.array(features.test_labels))
+    return TrainedLayer(rows, bias, np.asarray(features.test[:tests], np.float32), features.test_labels[:tests])

@@ -43,7 +43,7 @@ CONTESTANTS: tuple[Contestant, ...] = (
     partial(FaissFlatPQ, dims_per_code=4),
     partial(FaissFlatPQ, dims_per_code=16),
 )
-QUICK_SETTINGS, QUICK_QUERIES = 4, 500
+QUICK_SETTINGS = 4
 
 
 def run(run: Run, layer: TrainedLayer, contestants: Iterable[Contestant] | None = None) -> None:
@@ -98,9 +98,8 @@ def tuned_config(run: Run, layer: TrainedLayer) -> HashConfig | None:
     default = HashConfig.for_problem(layer.classes, layer.features)
     if not run.records.done(stage=STAGE, kind="tuning"):
         run.console.print("  tuning manyclass to this layer", highlight=False)
-        asked = QUICK_QUERIES if run.options.quick else len(layer.queries)
         tuned = tune(
-            layer.rows, layer.queries[:asked], layer.labels[:asked],
+            layer.rows, layer.queries, layer.labels,
             target=TARGET, bias=layer.bias, threads=run.options.threads,
         )  # fmt: skip
         chosen = tuned.config if tuned.met else default

@@ -20,6 +20,7 @@ class Plan:
     examples: int  # pictures whose features are kept for training output layers
     tests: int  # held-out pictures, at most
     curve_tests: int  # of them, for the points of a learning curve
+    peer_tests: int  # of them, for judging other libraries: a graph takes up to 30 ms for each
     softmax_epochs: float  # passes of the approximate layer before the exact one
     softmax_steps: int  # steps of the exact layer
     softmax_batch: int
@@ -43,6 +44,7 @@ FULL = Plan(
     examples=240_000,
     tests=42_000,
     curve_tests=4_000,
+    peer_tests=4_000,
     softmax_epochs=2,
     softmax_steps=160,
     softmax_batch=1024,
@@ -65,6 +67,7 @@ QUICK = Plan(
     examples=24_000,
     tests=4_000,
     curve_tests=1_000,
+    peer_tests=500,
     softmax_epochs=1,
     softmax_steps=30,
     softmax_batch=512,
