@@ -8,16 +8,15 @@ import pytest
 from browser import assert_page_is_whole
 from synthetic_records import STAGES, write_records
 
-from manyclass.experiments.imagenet21k import paper, reading
-from manyclass.experiments.imagenet21k.layer_sections import (
+from manyclass.experiments.imagenet21k.page import facts, make_page, paper, reading
+from manyclass.experiments.imagenet21k.page.layer_sections import (
     accuracy_text,
     layer_sections,
     table_candidates,
     trade_off_text,
 )
-from manyclass.experiments.imagenet21k.page import facts, make_page
-from manyclass.experiments.imagenet21k.peers_section import verdict
-from manyclass.experiments.imagenet21k.run_sections import differences_section
+from manyclass.experiments.imagenet21k.page.peers_section import verdict
+from manyclass.experiments.imagenet21k.page.run_sections import differences_section
 from manyclass.experiments.recording import Records
 from manyclass.report.page import Figure, Page, Table, write_page
 

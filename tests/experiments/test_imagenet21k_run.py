@@ -11,14 +11,18 @@ from rich.console import Console
 from manyclass.experiments.imagenet21k import experiment, features, head_training
 from manyclass.experiments.imagenet21k.plan import QUICK
 from manyclass.experiments.recording import Records
-from manyclass.experiments.running import CACHE, RECORDS, Options, Run, run_experiment
+from manyclass.experiments.running import CACHE, RECORDS, Options, Run, Stage, run_experiment
 
 PLAN = replace(
     QUICK, features=64, hidden=32, widths=(4, 6, 8, 8, 6), drawn_classes=2500, batch=64, warm_up_every=50,
     warm_up_steps=60, base_steps=40, examples=5000, tests=600, curve_tests=200, softmax_steps=12, softmax_batch=250,
     head_seconds=0.5, end_to_end_seconds=1, batches=(1, 8), candidates=(10, 300),
 )  # fmt: skip
-PEERS_ASIDE = [stage for stage in experiment.STAGES if stage[0] != "peers"]  # they have tests of their own
+ASIDE = "peers"  # they have tests of their own
+
+
+def stages(options: Options) -> list[Stage]:
+    return [stage for stage in experiment.stages(options) if stage.name != ASIDE]
 
 
 class KilledError(Exception):
@@ -32,7 +36,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = Options(quick=True, threads=1, seed=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(experiment, "QUICK", PLAN)
-        patch.setattr(experiment, "STAGES", PEERS_ASIDE)
+        smaller = replace(experiment.EXPERIMENT, stages=stages)
         original, calls = head_training.make_and_train, []
 
         def killed_at_the_third(*arguments: object) -> object:
@@ -43,8 +47,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         patch.setattr(head_training, "make_and_train", killed_at_the_third)
         with pytest.raises(KilledError):
-            run_experiment(experiment.EXPERIMENT, out, options, False, Console(quiet=True))
-        run_experiment(experiment.EXPERIMENT, out, options, True, Console(quiet=True))
+            run_experiment(smaller, out, options, False, Console(quiet=True))
+        run_experiment(smaller, out, options, True, Console(quiet=True))
     return out
 
 
@@ -54,7 +58,9 @@ def run_of(out: Path) -> Run:
 
 def test_every_stage_ends_and_no_head_is_trained_twice(finished: Path) -> None:
     records = Records(finished / RECORDS)
-    assert [end["stage"] for end in records.select(kind="stage_end")] == [stage[0] for stage in PEERS_ASIDE]
+    assert [end["stage"] for end in records.select(kind="stage_end")] == [
+        stage.name for stage in stages(Options(quick=True))
+    ]
     trained = [(end["head"], end["candidates"], end["rule"]) for end in records.select(stage="heads", kind="result")]
     assert sorted(map(str, trained)) == sorted(map(str, (key for key in head_training.HEADS if key[1] != 3000)))
     assert len(records.select(kind="card")) == 2

@@ -1,5 +1,6 @@
 """The stages of the experiment in order, and what they hand to each other."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from manyclass.experiments.imagenet21k import glyphs, image_folder, strokes
@@ -37,86 +38,43 @@ def run_data(run: Run) -> None:
     run.records.write(stage="data", kind="result", **images_of(run).facts())
 
 
-def run_warm_up(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import base_network
-
-    base_network.run_warm_up(run, images_of(run), plan_of(run.options))
-
-
-def run_base(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import base_network
-
-    base_network.run_base(run, images_of(run), plan_of(run.options))
-
-
-def run_features(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import features
-
-    features.run_features(run, images_of(run), plan_of(run.options))
-
-
-def run_variance(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import features
-
-    features.run_variance(run)
-
-
-def run_softmax_layer(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import head_training
-
-    head_training.run_softmax_layer(run, images_of(run), plan_of(run.options))
-
-
-def run_layer(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import head_training, layer_times
-
-    plan = plan_of(run.options)
-    layer_times.run(run, head_training.open_layer(run), plan.batches, plan.candidates)
-
-
-def run_peers(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import head_training, peers_compared
-
-    peers_compared.run(run, head_training.open_layer(run, plan_of(run.options).peer_tests))
-
-
-def run_heads(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import head_training
-
-    head_training.run_heads(run, images_of(run), plan_of(run.options))
-
-
-def run_end_to_end(run: Run) -> None:
-    from manyclass.experiments.imagenet21k import base_network
-
-    base_network.run_end_to_end(run, images_of(run), plan_of(run.options))
-
-
-# name, what it does, minutes of the full and of the quick run on 2 cores
-STAGES = (
-    ("data", "draw the pictures, or read them", 5, 0.3, run_data),
-    ("warm_up", "train the network on some of the classes", 8, 0.2, run_warm_up),
-    ("base", "train the network on all classes", 40, 0.5, run_base),
-    ("features", "keep its last layer for the pictures", 6, 0.1, run_features),
-    ("variance", "how far the pictures of a class lie apart", 0.5, 0.02, run_variance),
-    ("softmax_layer", "train the exact softmax layer on them", 30, 0.3, run_softmax_layer),
-    ("layer", "time and accuracy of the layer alone", 10, 0.3, run_layer),
-    ("peers", "other libraries over the same layer", 20, 0.5, run_peers),
-    ("heads", "train output layers on the kept features", 33, 0.6, run_heads),
-    ("end_to_end", "train the whole network with other heads", 42, 0.3, run_end_to_end),
-)
-
-
 def stages(options: Options) -> list[Stage]:
-    """Return the stages with the minutes they take."""
-    return [Stage(name, title, quick if options.quick else full, run) for name, title, full, quick, run in STAGES]
+    """Return the stages in order, with the minutes they take on 2 cores."""
+    # torch is loaded when something is to be run, not by `report` and `doctor`
+    from manyclass.experiments.imagenet21k import base_network, features, head_training, layer_times, peers_compared
+
+    plan = plan_of(options)
+
+    def stage(name: str, title: str, full: float, quick: float, run: Callable[[Run], None]) -> Stage:
+        return Stage(name, title, quick if options.quick else full, run)
+
+    return [
+        stage("data", "draw the pictures, or read them", 4, 0.2, run_data),
+        stage("warm_up", "train the network on some of the classes", 8, 0.2,
+              lambda run: base_network.run_warm_up(run, images_of(run), plan)),
+        stage("base", "train the network on all classes", 40, 0.4,
+              lambda run: base_network.run_base(run, images_of(run), plan)),
+        stage("features", "keep its last layer for the pictures", 6, 0.15,
+              lambda run: features.run_features(run, images_of(run), plan)),
+        stage("variance", "how far the pictures of a class lie apart", 0.5, 0.02, features.run_variance),
+        stage("softmax_layer", "train the exact softmax layer on them", 30, 0.2,
+              lambda run: head_training.run_softmax_layer(run, images_of(run), plan)),
+        stage("layer", "time and accuracy of the layer alone", 10, 0.2,
+              lambda run: layer_times.run(run, head_training.open_layer(run), plan.batches, plan.candidates)),
+        stage("peers", "other libraries over the same layer", 20, 0.6,
+              lambda run: peers_compared.run(run, head_training.open_layer(run, plan.peer_tests))),
+        stage("heads", "train output layers on the kept features", 33, 0.6,
+              lambda run: head_training.run_heads(run, images_of(run), plan)),
+        stage("end_to_end", "train the whole network with the exact softmax", 42, 0.2,
+              lambda run: base_network.run_end_to_end(run, images_of(run), plan)),
+    ]  # fmt: skip
 
 
 def page(records: Records, figures: Path) -> Page:
     """Return the page of the experiment."""
-    from manyclass.experiments.imagenet21k import page as drawn
+    from manyclass.experiments.imagenet21k.page import make_page
 
-    return drawn.make_page(records, figures)
+    return make_page(records, figures)
 
 
 def needs() -> list[Need]:

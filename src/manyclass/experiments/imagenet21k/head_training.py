@@ -14,9 +14,9 @@ import manyclass.torch as mct
 from manyclass.experiments.imagenet21k.base_network import BASE_HEAD, base_checkpoint, new_network
 from manyclass.experiments.imagenet21k.examples import CHUNK, Numbers
 from manyclass.experiments.imagenet21k.features import Features, Floats, open_features
+from manyclass.experiments.imagenet21k.head_names import Series, name_of
 from manyclass.experiments.imagenet21k.images import Images
 from manyclass.experiments.imagenet21k.plan import Plan
-from manyclass.experiments.imagenet21k.reading import Series, name_of
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
 from manyclass.experiments.running import Run
 from manyclass.torch.checkpoint import load_checkpoint

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from manyclass.experiments.imagenet21k import figures, paper, reading
-from manyclass.experiments.imagenet21k.reading import PIPELINES, Cells
+from manyclass.experiments.imagenet21k.page import figures, paper, reading
+from manyclass.experiments.imagenet21k.page.reading import PIPELINES, Cells
 from manyclass.experiments.recording import Record, Records
 from manyclass.report.page import Figure, Section, Table, Text
 from manyclass.report.wording import ABSENT, number, percent, times

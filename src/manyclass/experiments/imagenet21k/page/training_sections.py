@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from manyclass.experiments.imagenet21k import reading, training_figures
-from manyclass.experiments.imagenet21k.reading import Series, name_of
+from manyclass.experiments.imagenet21k.head_names import Series, name_of
+from manyclass.experiments.imagenet21k.page import reading, training_figures
 from manyclass.experiments.recording import Record, Records
 from manyclass.report.page import Figure, Section, Table, Text
 from manyclass.report.wording import duration, number, percent, times, whole

@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+from manyclass.experiments.imagenet21k.head_names import RULES, Series
 from manyclass.experiments.recording import Record, Records
 
 Cells = dict[tuple[Any, ...], Record]  # (pipeline, batch, candidates) → record
-Series = tuple[str, int | None, str | None]  # head, candidates, rule
 PIPELINES = ("default", "paper")
-RULES = ("", "paper", "own", "shared")  # in the order they are shown
 Content = TypeVar("Content")
 
 
@@ -84,16 +83,7 @@ def series_of(record: Record) -> Series:
 
 def sorted_series(grouped: dict[Series, Content]) -> list[tuple[Series, Content]]:
     """Return heads in the order they are shown: the exact one first, ours last."""
-    order = {"full": 0, "hierarchical": 1, "sampled": 2, "wta": 3}
+    heads, rules = ("full", "hierarchical", "sampled", "wta"), ("", *RULES)
     return sorted(
-        grouped.items(), key=lambda item: (order.get(item[0][0], 9), RULES.index(item[0][2] or ""), item[0][1] or 0)
+        grouped.items(), key=lambda item: (heads.index(item[0][0]), rules.index(item[0][2] or ""), item[0][1] or 0)
     )
-
-
-def name_of(series: Series) -> str:
-    """Return how a head is called on the page."""
-    head, candidates, rule = series
-    if head != "wta":
-        return f"{head} softmax"
-    ways = {"shared": "shared candidates (default)", "own": "own candidates", "paper": "the paper's literal rule"}
-    return f"WTA, {ways[rule or 'shared']}" + (f", K = {candidates:,}" if candidates else "")

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from manyclass.drawing import INK, QUIET, canvas, in_percent, label_ends, line_style, one_two_five, save
-from manyclass.experiments.imagenet21k import paper, reading
-from manyclass.experiments.imagenet21k.reading import PIPELINES, Cells
+from manyclass.experiments.imagenet21k.page import paper, reading
+from manyclass.experiments.imagenet21k.page.reading import PIPELINES, Cells
 from manyclass.experiments.recording import Record
 from manyclass.report.page import Figure
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from manyclass.experiments.imagenet21k import reading
-from manyclass.experiments.imagenet21k.figures import draw_peers
+from manyclass.experiments.imagenet21k.page import reading
+from manyclass.experiments.imagenet21k.page.figures import draw_peers
 from manyclass.experiments.recording import Record, Records
 from manyclass.report.page import Figure, Section, Table, Text
 from manyclass.report.wording import ABSENT, number, percent

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from manyclass.drawing import INK, QUIET, canvas, in_percent, label_ends, save
-from manyclass.experiments.imagenet21k.reading import Series, name_of
+from manyclass.experiments.imagenet21k.head_names import Series, name_of
 from manyclass.experiments.recording import Record
 from manyclass.report.page import Figure
 

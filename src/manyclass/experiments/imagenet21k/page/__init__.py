@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from manyclass.experiments.imagenet21k import paper, reading
-from manyclass.experiments.imagenet21k.layer_sections import layer_sections
-from manyclass.experiments.imagenet21k.peers_section import peers_section
-from manyclass.experiments.imagenet21k.run_sections import differences_section, run_section
-from manyclass.experiments.imagenet21k.training_sections import heads_section, task_section, variance_section
+from manyclass.experiments.imagenet21k.page import paper, reading
+from manyclass.experiments.imagenet21k.page.layer_sections import layer_sections
+from manyclass.experiments.imagenet21k.page.peers_section import peers_section
+from manyclass.experiments.imagenet21k.page.run_sections import differences_section, run_section
+from manyclass.experiments.imagenet21k.page.training_sections import heads_section, task_section, variance_section
 from manyclass.experiments.recording import Records
 from manyclass.report.page import Fact, Page
 from manyclass.report.wording import percent, times, whole
