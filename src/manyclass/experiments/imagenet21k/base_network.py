@@ -147,8 +147,9 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
         return
     if run.options.heads and "full" not in run.options.heads:
         return
-    seconds = plan.end_to_end_seconds or base["seconds"]
-    steps = max(EVALUATIONS, round(seconds / _step_seconds(new_network(plan, images.classes, "full", 0), images, plan)))
+    steps = max(
+        EVALUATIONS, round(base["seconds"] / _step_seconds(new_network(plan, images.classes, "full", 0), images, plan))
+    )
     network = warmed_up(run, images, plan, "full")
     trained = train_network(network, run, images, plan, steps, run.cache / "end_to_end_full.mc")
     _record_curve(run, "full", trained.evaluations, plan.batch)

@@ -25,7 +25,6 @@ class Plan:
     softmax_steps: int  # steps of the exact layer
     softmax_batch: int
     head_seconds: float  # training time of each output layer on kept features
-    end_to_end_seconds: float  # training time of the whole network with each head; 0: as long as the base network took
     batches: tuple[int, ...]
     candidates: tuple[int, ...]
 
@@ -49,7 +48,6 @@ FULL = Plan(
     softmax_steps=160,
     softmax_batch=1024,
     head_seconds=180,
-    end_to_end_seconds=0,
     batches=(1, 2, 4, 8, 16, 32, 64, 128),
     candidates=(10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000),
 )
@@ -61,7 +59,7 @@ QUICK = Plan(
     batch=128,
     warm_up_every=8,
     warm_up_steps=120,
-    base_steps=170,
+    base_steps=140,
     rates=(0.1, 0.1),
     final_rate=0.1,
     examples=16_000,
@@ -72,7 +70,6 @@ QUICK = Plan(
     softmax_steps=30,
     softmax_batch=512,
     head_seconds=2,
-    end_to_end_seconds=8,
     batches=(1, 8, 64),
     candidates=(10, 30, 100, 300, 1000, 3000),
 )

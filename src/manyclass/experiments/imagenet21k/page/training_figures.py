@@ -30,7 +30,7 @@ def draw_curves(curves: dict[Series, list[Record]], folder: Path, name: str, wha
     in_percent(steps.yaxis)
     steps.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     seconds.set(xlabel="seconds of training", xlim=(0, None))
-    seconds.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    seconds.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     label_ends(seconds, ends)
     caption = f"{what}: accuracy on held-out examples against steps and against time."
     return Figure(name, save(figure, folder, name), caption, f"{what}: accuracy against steps and seconds")
