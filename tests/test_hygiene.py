@@ -67,11 +67,12 @@ def test_the_public_names_are_declared() -> None:
 
 def test_nothing_imports_a_module_that_can_run_code_from_a_file() -> None:
     forbidden = re.compile(
-        r"^\s*(import|from)\s+(pickle|marshal|shelve|dill|cloudpickle|joblib)\b|\b(eval|exec)\(", re.M
-    )
+        r"^\s*(import|from)\s+(pickle|marshal|shelve|dill|cloudpickle|joblib)\b|(?<!\.)\b(eval|exec)\(", re.M
+    )  # `network.eval()` is torch's
     found = [source.name for source in SOURCES if forbidden.search(source.read_text())]
     assert not found
     assert forbidden.search("    import pickle")
+    assert forbidden.search("value = eval(text)")
     assert SOURCES
 
 
