@@ -69,8 +69,9 @@ def test_searching_while_another_thread_updates_is_clean(sanitizers: str) -> Non
 
 def test_the_thread_sanitizer_notices_a_race(tmp_path: Path) -> None:
     source = tmp_path / "race.cpp"
-    source.write_text(
-        "#include <thread>\nint shared;\nint main() { std::thread other([] { ++shared; }); ++shared; other.join(); }\n"
+    source.write_text(  # many times: two single steps may by chance be so far apart that the sanitizer forgot the first
+        "#include <thread>\nint shared;\nvoid count() { for (int i = 0; i < 200000; ++i) ++shared; }\n"
+        "int main() { std::thread other(count); count(); other.join(); }\n"
     )
     subprocess.run(["c++", "-g", "-fsanitize=thread", "-pthread", source, "-o", tmp_path / "race"], check=True)
     done = subprocess.run([tmp_path / "race"], capture_output=True, text=True, check=False)
