@@ -1,12 +1,12 @@
 """Data sets that cost minutes to make are made once and then memory-mapped from disk."""
 
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+
+from manyclass.experiments.whole_folder import whole_folder
 
 
 def cache_folder() -> Path:
@@ -23,22 +23,9 @@ def cached_arrays(name: str, fill: Callable[[Path], None]) -> dict[str, np.ndarr
     """
     target = cache_folder() / name
     if not target.exists():
-        partial = Path(tempfile.mkdtemp(prefix=f"{name}.partial-", dir=cache_folder()))
-        try:
-            fill(partial)
-            publish(partial, target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        with whole_folder(target) as unfinished:
+            fill(unfinished)
     return {file.stem: np.load(file, mmap_mode="r") for file in sorted(target.glob("*.npy"))}
-
-
-def publish(partial: Path, target: Path) -> None:
-    """Give a finished folder its final name, so that an interrupted run never leaves half a data set."""
-    try:
-        partial.rename(target)
-    except OSError:
-        if not target.exists():  # another process finished the same data set first: its copy is as good
-            raise
 
 
 def create_array(folder: Path, name: str, shape: tuple[int, ...], dtype: type = np.float32) -> np.memmap:

@@ -40,23 +40,23 @@ def resolution_note(record: dict) -> str:
 def draw_all(source: Path, target: Path, console: Console) -> None:
     """Draw what the folder of records holds; say which files are not there yet."""
     for file in sorted(source.glob("peers_*.jsonl")):
-        records = Log(file).records()
+        records = Log(file).all()
         report = peers_report(records)
         target.mkdir(parents=True, exist_ok=True)
         (target / f"{file.stem}.md").write_text(report, encoding="utf-8")
         console.print(Markdown(report))
         for quality in QUALITIES:
             draw_peers(records, target, f"{file.stem}_{quality}", quality)
-    if records := Log(source / "paper_table.jsonl").records():
+    if records := Log(source / "paper_table.jsonl").all():
         (target / "paper_table.md").write_text(page(records), encoding="utf-8")
         console.print(Markdown(page(records)))
     sweeps = {"bands": "bands", "candidates": "candidates"}
     for stage, knob in sweeps.items():
-        if records := Log(source / f"{stage}.jsonl").records():
+        if records := Log(source / f"{stage}.jsonl").all():
             draw_sweep(records, target, stage, knob)
         else:
             console.print(f"[yellow]no {stage}.jsonl yet: no figure against {knob}[/]")
-    if records := Log(source / "growth.jsonl").records():
+    if records := Log(source / "growth.jsonl").all():
         draw_growth(records, target)
     else:
         console.print("[yellow]no growth.jsonl yet: no figure of growth[/]")

@@ -210,7 +210,7 @@ def measured(records: list[dict]) -> str:
 def draw_all(source: Path, console: Console) -> None:
     """Draw what the folder of records holds, fill the page, and say which records are not there yet."""
     for stage, draw, text in SECTIONS:
-        records = Log(source / f"{stage}.jsonl").records()
+        records = Log(source / f"{stage}.jsonl").all()
         if not records:
             console.print(f"[yellow]no {stage}.jsonl yet: nothing drawn for it[/]")
             continue

@@ -8,7 +8,6 @@ import statistics
 import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +17,7 @@ from torch import nn
 import manyclass.torch as mct
 from manyclass.experiments.imagenet21k.alexnet import AlexNet, multiply_adds
 from manyclass.experiments.imagenet21k.examples import Batches, test_batches
+from manyclass.experiments.imagenet21k.head_names import record_curve
 from manyclass.experiments.imagenet21k.images import SIDE, Images
 from manyclass.experiments.imagenet21k.plan import Plan
 from manyclass.experiments.running import Run
@@ -105,7 +105,7 @@ def run_warm_up(run: Run, images: Images, plan: Plan) -> None:
 
 def warmed_up(run: Run, images: Images, plan: Plan, head: str) -> TrunkAndHead:
     """Return a network over all classes whose part below the output layer is the warmed-up one."""
-    start = new_network(plan, images.every(plan.warm_up_every).classes, "full", run.options.seed)
+    start = new_network(plan, len(images.class_names[:: plan.warm_up_every]), "full", run.options.seed)
     load_checkpoint(run.cache / "warm_up.mc", start)
     network = new_network(plan, images.classes, head, run.options.seed)
     network.trunk.load_state_dict(start.trunk.state_dict())
@@ -142,7 +142,8 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
     base = run.records.last(stage="base", kind="result")
     assert base is not None  # the stages run in order
     if not run.records.done(stage="end_to_end", kind="result", head=BASE_HEAD):
-        _record_curve(run, BASE_HEAD, run.records.select(stage="base", kind="evaluation"), plan.batch)
+        learned = run.records.select(stage="base", kind="evaluation")
+        record_curve(run.records, "end_to_end", (BASE_HEAD, None, "shared"), learned, plan.batch)
     if run.records.done(stage="end_to_end", kind="result", head="full"):
         return
     if run.options.heads and "full" not in run.options.heads:
@@ -152,7 +153,7 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
     )
     network = warmed_up(run, images, plan, "full")
     trained = train_network(network, run, images, plan, steps, run.cache / "end_to_end_full.mc")
-    _record_curve(run, "full", trained.evaluations, plan.batch)
+    record_curve(run.records, "end_to_end", ("full", None, None), trained.evaluations, plan.batch)
 
 
 def _step_seconds(network: TrunkAndHead, images: Images, plan: Plan) -> float:
@@ -166,15 +167,3 @@ def _step_seconds(network: TrunkAndHead, images: Images, plan: Plan) -> float:
         optimizer.step()
         taken.append(time.perf_counter() - started)
     return statistics.median(taken)
-
-
-def _record_curve(run: Run, head: str, evaluations: list[dict[str, Any]], batch: int) -> None:
-    key = {"stage": "end_to_end", "head": head, "candidates": None, "rule": "shared" if head == "wta" else None}
-    points = [{name: point[name] for name in ("step", "seconds", "accuracy")} for point in evaluations]
-    for point in points:
-        run.records.write(kind="evaluation", **key, **point)
-    last = points[-1]
-    run.records.write(
-        kind="result", **key, steps=last["step"], seconds=last["seconds"], accuracy=last["accuracy"], batch=batch,
-        ms_per_step=1000 * last["seconds"] / last["step"],
-    )  # fmt: skip

@@ -1,6 +1,5 @@
 """Stages `features` and `variance`: what the trained network says of the pictures, kept in 16 bits."""
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from manyclass.experiments.imagenet21k.images import Images
 from manyclass.experiments.imagenet21k.plan import Plan
 from manyclass.experiments.imagenet21k.variance import in_class_variance
 from manyclass.experiments.running import Run
+from manyclass.experiments.whole_folder import whole_folder
 from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.progress import Show
 
@@ -75,19 +75,15 @@ def run_features(run: Run, images: Images, plan: Plan) -> None:
     below = alexnet_of(network.eval())
     chosen = np.random.default_rng(run.options.seed).permutation(images.train)[: plan.examples]
     tests = held_out(images, plan.tests)
-    folder, unfinished = run.cache / "features", run.cache / f"features.{os.getpid()}.unfinished"
+    folder = run.cache / "features"
     shutil.rmtree(folder, ignore_errors=True)  # of a killed session: written, but not yet recorded
-    unfinished.mkdir()
-    try:
+    with whole_folder(folder) as unfinished:
         with run.progress(len(chosen) + len(tests), "pictures") as show:
             zeros = _write(unfinished, "train", below, images, chosen, run.options.seed + 1, show, 0)
             _write(unfinished, "test", below, images, tests, TEST_SEED, show, len(chosen))
         mean, scale = standardization_of(network)
         np.save(unfinished / "mean.npy", mean)
         np.save(unfinished / "scale.npy", scale)
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     run.records.write(
         stage="features", kind="result", train_examples=len(chosen), test_examples=len(tests), features=plan.features,
         zero_share=zeros, gigabytes=2 * plan.features * (len(chosen) + len(tests)) / 1e9,

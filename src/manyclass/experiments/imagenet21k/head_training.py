@@ -1,6 +1,5 @@
 """Stages `softmax_layer` and `heads`: output layers trained on kept features."""
 
-import os
 import shutil
 import warnings
 from collections.abc import Callable
@@ -14,11 +13,12 @@ import manyclass.torch as mct
 from manyclass.experiments.imagenet21k.base_network import BASE_HEAD, base_checkpoint, new_network
 from manyclass.experiments.imagenet21k.examples import CHUNK, Numbers
 from manyclass.experiments.imagenet21k.features import Features, Floats, open_features
-from manyclass.experiments.imagenet21k.head_names import Series, name_of
+from manyclass.experiments.imagenet21k.head_names import Series, fields_of, name_of, record_curve
 from manyclass.experiments.imagenet21k.images import Images
 from manyclass.experiments.imagenet21k.plan import Plan
 from manyclass.experiments.imagenet21k.trained_layer import TrainedLayer
 from manyclass.experiments.running import Run
+from manyclass.experiments.whole_folder import whole_folder
 from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead, evaluate
 from manyclass.training.loop import Trained, train
@@ -74,19 +74,14 @@ def run_heads(run: Run, images: Images, plan: Plan) -> None:
     features = open_features(run)
     chosen = [key for key in HEADS if not run.options.heads or key[0] in run.options.heads]
     for name, candidates, rule in chosen:
-        key = {"stage": "heads", "head": name, "candidates": candidates, "rule": rule}
-        if run.records.done(kind="result", **key):
+        key = name, candidates, rule
+        if run.records.done(stage="heads", kind="result", **fields_of(key)):
             continue
         if candidates is not None and candidates > images.classes:
             continue
-        run.console.print(f"  {name_of((name, candidates, rule))}, {plan.head_seconds:.0f} s", highlight=False)
-        trained = make_and_train((name, candidates, rule), run, features, images.classes, plan)
-        for point in trained.evaluations:
-            run.records.write(kind="evaluation", **key, **point)
-        run.records.write(
-            kind="result", **key, steps=trained.step, seconds=trained.seconds, batch=plan.batch,
-            accuracy=trained.evaluations[-1]["accuracy"], ms_per_step=1000 * trained.seconds / trained.step,
-        )  # fmt: skip
+        run.console.print(f"  {name_of(key)}, {plan.head_seconds:.0f} s", highlight=False)
+        trained = make_and_train(key, run, features, images.classes, plan)
+        record_curve(run.records, "heads", key, trained.evaluations, plan.batch)
 
 
 def make_and_train(key: Series, run: Run, features: Features, classes: int, plan: Plan) -> Trained:
@@ -160,13 +155,12 @@ def _train(
 
 
 def _keep_layer(run: Run, rows: Floats, bias: Floats) -> None:
-    """Write rows and bias; the folder appears whole or not at all."""
-    folder, unfinished = run.cache / "layer", run.cache / f"layer.{os.getpid()}.unfinished"
+    """Write rows and bias in the place of those of a killed session."""
+    folder = run.cache / "layer"
     shutil.rmtree(folder, ignore_errors=True)
-    unfinished.mkdir()
-    np.save(unfinished / "rows.npy", rows)
-    np.save(unfinished / "bias.npy", bias)
-    unfinished.rename(folder)
+    with whole_folder(folder) as unfinished:
+        np.save(unfinished / "rows.npy", rows)
+        np.save(unfinished / "bias.npy", bias)
 
 
 def open_layer(run: Run, tests: int | None = None) -> TrainedLayer:

@@ -1,7 +1,6 @@
 """Labelled pictures in a folder of memory maps: drawn or read once, then opened in no time."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass.errors import CorruptFileError, InputError
+from manyclass.experiments.whole_folder import whole_folder
 
 SIDE = 64  # pixels; the network's input is SIDE × SIDE, one channel
 
@@ -99,11 +99,8 @@ def open_images(folder: Path, collect: Callable[[], Collection], show: Callable[
 
 
 def _write(folder: Path, collection: Collection, show: Callable[[float, str], None]) -> None:
-    """Fill a folder beside the final one and rename it: a killed process leaves nothing that looks finished."""
-    unfinished = folder.with_name(f"{folder.name}.{os.getpid()}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir(parents=True)
-    try:
+    """Fill a folder that a killed process does not leave half full."""
+    with whole_folder(folder) as unfinished:
         labels, styles = [], []
         with (unfinished / "pixels.raw").open("wb") as raw:
             for pixels, label, style in collection.pictures():
@@ -119,9 +116,6 @@ def _write(folder: Path, collection: Collection, show: Callable[[float, str], No
         np.save(unfinished / "styles.npy", np.array(styles, np.int16))
         card = {name: getattr(collection, name) for name in ("source", "class_names", "style_names", "held_out")}
         (unfinished / "card.json").write_text(json.dumps(card), encoding="utf-8")
-        unfinished.rename(folder)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _as_npy(folder: Path, count: int) -> None:

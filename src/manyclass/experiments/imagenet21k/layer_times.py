@@ -13,8 +13,6 @@ from manyclass.peers.judging import accuracy_kept
 from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds
 
 STAGE = "layer"
-BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
-CANDIDATES = (10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000)
 DEPTH = 10
 
 
@@ -45,9 +43,7 @@ def cells_of(layer: TrainedLayer, batches: Sequence[int], candidates: Sequence[i
     return [Cell(name, count, batch) for name in names for count in counts for batch in sizes]
 
 
-def run(
-    run: Run, layer: TrainedLayer, batches: Sequence[int] = BATCHES, candidates: Sequence[int] = CANDIDATES
-) -> None:
+def run(run: Run, layer: TrainedLayer, batches: Sequence[int], candidates: Sequence[int]) -> None:
     """Write one record per cell that the records lack; the exact products of its batch are timed in the same run."""
     cells = cells_of(layer, batches, candidates)
     missing = [cell for cell in cells if not run.records.done(stage=STAGE, **cell._asdict())]
