@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from layer_cases import quick_run, small_layer
 
@@ -54,3 +55,20 @@ def test_the_pipelines_at_full_size() -> None:
     assert pipelines(20_976, 4096)["default"] == HashConfig.flat_sketch(512)
     assert pipelines(20_976, 4096)["paper"] == HashConfig.paper_imagenet21k()
     assert pipelines(100, 64)["default"].scan_bits  # few classes: still a search
+
+
+def test_a_timing_never_asks_the_same_query_twice_in_a_row() -> None:
+    asked: list[bytes] = []
+    layer = small_layer()
+
+    def search(queries: np.ndarray, depth: int, candidates: int) -> None:
+        assert (len(queries), depth, candidates) == (2, 5, 5)
+        asked.append(queries.tobytes())
+
+    ask = layer_times.asking(search, layer, layer_times.Cell("default", 5, 2), 3)
+    ask()
+    ask()
+    assert asked == [layer.queries[start : start + 2].tobytes() for start in range(0, 12, 2)]
+    for _ in range(len(layer.queries)):
+        ask()
+    assert asked[len(layer.queries) // 2] == asked[0]  # round again, whole batches only
