@@ -187,6 +187,13 @@ def test_drawing_the_random_choices_of_a_very_wide_problem_is_quick_enough() -> 
     assert draw_signs(config, 65_537).shape[2] == 2**17
 
 
+@pytest.mark.parametrize(
+    ("features", "bits"), [(8, 64), (64, 128), (384, 256), (1024, 256), (1536, 384), (4096, 1024), (65_537, 4096)]
+)
+def test_wider_rows_get_more_bits(features: int, bits: int) -> None:
+    assert HashConfig.for_problem(20_000, features) == HashConfig.flat_sketch(bits)
+
+
 @pytest.mark.parametrize("classes", CLASSES[1:])
 @pytest.mark.parametrize("features", [1, 16, 64, 512])
 def test_the_memory_limit_is_kept_or_refused(classes: int, features: int) -> None:

@@ -52,7 +52,7 @@ def test_a_second_run_adds_only_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_the_pipelines_at_full_size() -> None:
-    assert pipelines(20_976, 4096)["default"] == HashConfig.flat_sketch(512)
+    assert pipelines(20_976, 4096)["default"] == HashConfig.flat_sketch(1024)
     assert pipelines(20_976, 4096)["paper"] == HashConfig.paper_imagenet21k()
     assert pipelines(100, 64)["default"].scan_bits  # few classes: still a search
 

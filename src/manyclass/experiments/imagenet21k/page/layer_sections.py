@@ -31,7 +31,8 @@ def times_section(cells: Cells) -> tuple[str, list[Table | Figure | Text]]:
     text = (
         "Milliseconds of the last layer alone for a whole batch, without the network below. `softmax` is torch's "
         "`softmax(x @ W.T + b)` as one writes it; `fastest exact` is the quickest of several ways to compute the same "
-        "product on this machine, without the softmax, and the harder thing to beat."
+        "product on this machine, without the softmax, and the harder thing to beat. Each time is the best of several "
+        "rounds; a search is asked new queries all the time, so that it does not find their rows in the cache."
     )
     captions = {
         "default": "**Default pipeline** of this library",

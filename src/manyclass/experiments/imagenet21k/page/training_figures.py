@@ -76,13 +76,7 @@ def draw_variance(result: Record, folder: Path) -> Figure:
     unit.axvline(result["mean"], color=INK, linewidth=1.2)
     unit.annotate("mean", (result["mean"], 0.97), xycoords=("data", "axes fraction"), xytext=(4, 0), color=INK,
                   textcoords="offset points", fontsize=9, va="top")  # fmt: skip
-    unit.axvline(result["between"], color=QUIET, linewidth=1.2, linestyle=(0, (4, 2)))
-    unit.annotate("between classes", (result["between"], 0.85), xycoords=("data", "axes fraction"), xytext=(-4, 0),
-                  color=QUIET, textcoords="offset points", fontsize=9, va="top", ha="right")  # fmt: skip
     unit.set(xlabel="in-class variance, features at unit length", title="Unit-length features")
     raw.set(xlabel="in-class variance ÷ variance of all features", title="Features as they are")
-    caption = (
-        "How many classes have which variance among their own examples. The dashed line is the mean squared distance "
-        "between the means of two classes."
-    )
+    caption = "How many classes have which variance among their own examples."
     return Figure("variance", save(figure, folder, "variance"), caption, "Histograms of the in-class variance")
