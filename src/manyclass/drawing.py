@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 INK = "#22303c"
 QUIET = "#8795a1"
 RULE = "#e4e8ec"
+MOST_SHARE = 0.9999  # shares above it are drawn as if they were it
 COLOURS = (  # the first key that occurs in a peer's name decides
     ("manyclass default", "#d1361f"),
     ("manyclass paper", "#e89a2c"),
@@ -101,6 +102,22 @@ def one_two_five(axis: "Axis") -> None:
 def in_percent(axis: "Axis") -> None:
     """Label the ticks of an axis of shares in percent, with as many digits as they need."""
     axis.set_major_formatter(lambda value, _: f"{round(100 * value, 3):g}%")
+
+
+def stretch_to_all(axis: "Axes", least: float) -> None:
+    """Make the horizontal axis one of shares in percent, on which 90%, 99% and 99.9% lie equally far apart.
+
+    It begins at `least`; whatever is above 99.99% stands at its end.
+    """
+    import numpy as np
+
+    axis.set_xscale(
+        "function",
+        functions=(lambda share: -np.log10(np.maximum(1 - share, 1 - MOST_SHARE)), lambda place: 1 - 10.0**-place),
+    )
+    shares = [share for share in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, MOST_SHARE) if share >= least]
+    axis.set_xticks(shares, [f"{100 * share:g}%" for share in shares])
+    axis.set_xlim(least, MOST_SHARE)
 
 
 def spread(positions: Iterable[float], gap: float) -> list[float]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.peers.peer import Floats, Ids, Peer, Setting, with_bias_column, with_ones_column
+from manyclass.peers.peer import Floats, Ids, Peer, Setting, Widened
 
 
 class FaissPeer(Peer):
@@ -28,16 +28,16 @@ class FaissPeer(Peer):
         import faiss
 
         faiss.omp_set_num_threads(self.threads)
-        widened = with_bias_column(rows, bias, self.multiple)
-        self.faiss, self.columns = faiss, widened.shape[1]
-        self.index = faiss.index_factory(self.columns, self.factory(self.columns), faiss.METRIC_INNER_PRODUCT)
-        self.index.train(widened)
-        self.index.add(widened)
+        self.faiss, self.widened = faiss, Widened(rows, bias, self.multiple)
+        columns = self.widened.columns
+        self.index = faiss.index_factory(columns, self.factory(columns), faiss.METRIC_INNER_PRODUCT)
+        self.index.train(self.widened.rows)
+        self.index.add(self.widened.rows)
 
     def search(self, queries: Floats, k: int, setting: Setting, batch_mode: bool) -> Ids:
         """Return class ids; faiss takes one query and many the same way."""
         parameters = self.parameters(self.faiss, setting)
-        found: Ids = self.index.search(with_ones_column(queries, self.columns), k, params=parameters)[1]
+        found: Ids = self.index.search(self.widened.widen(queries), k, params=parameters)[1]
         return found
 
     def bytes_per_class(self) -> float:
@@ -54,7 +54,7 @@ class FaissHNSW(FaissPeer):
         return "HNSW32"
 
     def settings(self) -> list[Setting]:
-        return [{"ef": ef} for ef in (16, 32, 64, 128, 256, 512, 1024)]
+        return [{"ef": ef} for ef in (10, 16, 32, 64, 128, 256, 512, 1024)]
 
     def parameters(self, faiss: Any, setting: Setting) -> Any:
         return faiss.SearchParametersHNSW(efSearch=setting["ef"])

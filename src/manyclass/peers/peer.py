@@ -1,4 +1,4 @@
-"""What every entry of a comparison looks like, and the two transforms the peers share."""
+"""What every entry of a comparison looks like, and the transform that peers without a bias share."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -50,28 +50,45 @@ class Peer(ABC):
         return False
 
 
-def with_bias_column(rows: Floats, bias: Floats | None, multiple: int = 1) -> Floats:
-    """Return rows whose inner product with `with_ones_column(query)` is the logit, bias included.
+class Widened:
+    """Rows with their bias as one more column, for libraries that know inner products only.
 
+    The column is made as large as the others, and the queries' with it as much larger than 1: logits stay the same,
+    and where a library compares rows with each other, to link or to group them, the bias does not outweigh them all.
     Columns of zeros fill up to a multiple of `multiple`: product quantizers split the columns evenly.
     """
-    columns = _padded(rows.shape[1] + (bias is not None), multiple)
-    widened = np.zeros((len(rows), columns), np.float32)
-    widened[:, : rows.shape[1]] = rows
-    if bias is not None:
-        widened[:, rows.shape[1]] = bias
-    return widened
+
+    def __init__(self, rows: Floats, bias: Floats | None, multiple: int = 1) -> None:
+        self.features = int(rows.shape[1])
+        self.columns: int = -(-(self.features + (bias is not None)) // multiple) * multiple
+        self.scale = 1.0 if bias is None else _power_of_two(_size(bias) / (_size(rows) or 1.0))
+        self.rows: Floats = np.zeros((len(rows), self.columns), np.float32)
+        self.rows[:, : self.features] = rows
+        if bias is not None:
+            self.rows[:, self.features] = bias / self.scale
+
+    def widen(self, queries: Floats) -> Floats:
+        """Return queries whose inner product with the rows is the logit, bias included."""
+        if self.features == self.columns:
+            return queries
+        widened = np.zeros((len(queries), self.columns), np.float32)
+        widened[:, : self.features] = queries
+        widened[:, self.features] = self.scale
+        return widened
+
+    def changed(self, row_id: int, new_row: Floats) -> Floats:
+        """Return a row with other features and its own bias."""
+        row: Floats = self.rows[row_id].copy()
+        row[: self.features] = new_row
+        return row
 
 
-def with_ones_column(queries: Floats, columns: int) -> Floats:
-    """Return queries widened to `columns`, with a 1 where the rows carry their bias."""
-    if queries.shape[1] == columns:
-        return queries
-    widened = np.zeros((len(queries), columns), np.float32)
-    widened[:, : queries.shape[1]] = queries
-    widened[:, queries.shape[1]] = 1
-    return widened
+def _size(values: Floats) -> float:
+    """Return the root mean square; of a sample of the rows, which may be many."""
+    some = values[:: max(1, len(values) // 10_000)]
+    return float(np.sqrt(np.mean(np.square(some, dtype=np.float64))))
 
 
-def _padded(columns: int, multiple: int) -> int:
-    return -(-columns // multiple) * multiple
+def _power_of_two(value: float) -> float:
+    """Return the nearest power of two, so that dividing by it loses nothing; 1 for 0."""
+    return 2.0 ** round(np.log2(value)) if value > 0 else 1.0

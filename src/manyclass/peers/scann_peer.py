@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from manyclass.peers.peer import Floats, Ids, Peer, Setting, with_bias_column, with_ones_column
+from manyclass.peers.peer import Floats, Ids, Peer, Setting, Widened
 
 
 class Scann(Peer):
@@ -24,8 +24,10 @@ class Scann(Peer):
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import scann
 
-        self.widened = with_bias_column(rows, bias)
-        builder = scann.scann_ops_pybind.builder(self.widened, 10, "dot_product").set_n_training_threads(self.threads)
+        self.widened = Widened(rows, bias)
+        builder = scann.scann_ops_pybind.builder(self.widened.rows, 10, "dot_product").set_n_training_threads(
+            self.threads
+        )
         builder = builder.tree(num_leaves=self.leaves, num_leaves_to_search=10, training_sample_size=250_000)
         builder = builder.score_ah(2, anisotropic_quantization_threshold=0.2).reorder(100)
         self.index = builder.build(docids=list(range(self.classes)))
@@ -42,7 +44,7 @@ class Scann(Peer):
         return [{"leaves": leaves, "reorder": reorder} for leaves, reorder in product(searched, (30, 100, 300))]
 
     def search(self, queries: Floats, k: int, setting: Setting, batch_mode: bool) -> Ids:
-        queries = with_ones_column(queries, self.widened.shape[1])
+        queries = self.widened.widen(queries)
         limits = {"pre_reorder_num_neighbors": setting["reorder"], "leaves_to_search": setting["leaves"]}
         if batch_mode:
             return np.asarray(self.index.search_batched_parallel(queries, k, **limits)[0], np.int64)
@@ -50,11 +52,10 @@ class Scann(Peer):
 
     def bytes_per_class(self) -> float:
         """Return an estimate, as ScaNN reports none: rows, half a byte per two columns, cell centres."""
-        columns: int = self.widened.shape[1]
+        columns = self.widened.columns
         return 4 * columns + columns / 4 + 4 * columns * self.leaves / self.classes
 
     def update_one(self, row_id: int, new_row: Floats) -> bool:
-        changed = self.widened[row_id].copy()
-        changed[: self.features] = new_row
+        changed = self.widened.changed(row_id, new_row)
         self.index.upsert(row_id, changed)
         return True
