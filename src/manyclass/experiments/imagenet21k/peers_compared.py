@@ -39,9 +39,8 @@ QUICK_CONTESTANTS: tuple[Contestant, ...] = (
 )
 CONTESTANTS: tuple[Contestant, ...] = (
     *QUICK_CONTESTANTS,
-    partial(FaissIVFPQ, dims_per_code=4, most_probed=1.0),
-    partial(FaissFlatPQ, dims_per_code=4),
-    partial(FaissFlatPQ, dims_per_code=16),
+    *(partial(FaissIVFPQ, dims_per_code=dims, most_probed=1.0) for dims in (4, 16)),
+    *(partial(FaissFlatPQ, dims_per_code=dims) for dims in (4, 16)),
 )
 QUICK_SETTINGS = 4
 
