@@ -115,7 +115,7 @@ def stretch_to_all(axis: "Axes", least: float) -> None:
         "function",
         functions=(lambda share: -np.log10(np.maximum(1 - share, 1 - MOST_SHARE)), lambda place: 1 - 10.0**-place),
     )
-    shares = [share for share in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, MOST_SHARE) if share >= least]
+    shares = [share for share in (0.5, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999, MOST_SHARE) if share >= least]
     axis.set_xticks(shares, [f"{100 * share:g}%" for share in shares])
     axis.set_xlim(least, MOST_SHARE)
 

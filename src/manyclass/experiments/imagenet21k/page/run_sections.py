@@ -21,7 +21,8 @@ def differences_section(records: Records) -> Section:
         ["images", "ImageNet 21K, 14 million photographs, half of them for testing", *images_here(records)],
         ["classes", "21,900", classes_here(records), "as many as the data has"],
         ["exact accuracy", "27.9%", accuracy_here(records),
-         "other images: accuracies compare as shares of the exact accuracy, never as such"],
+         "other images: accuracies compare as shares of the exact accuracy, and where the right class stands out "
+         "more, fewer candidates hold it"],
         ["network", "AlexNet on photographs", network, "two cores must be able to train it"],
         ["training", "downpour SGD on about 100 machines, rate 0.001",
          "SGD with momentum 0.9 and exponential decay, one machine", "one machine is what a reader has"],
@@ -30,7 +31,8 @@ def differences_section(records: Records) -> Section:
          "a speed-up says as much about the baseline as about the method: both are measured here, in the same run"],
         ["retrieval", "tables → votes → exact",
          "what the library picks for this size; the paper's own pipeline is run beside it",
-         "votes see neither the length of a row nor its bias; better candidates cost less than more of them"],
+         "votes see neither the length of a row nor its bias, which a sketch does; where rows are about equally long "
+         "the two come close"],
         ["training rule", "each example moves its own K candidates", rule,
          "with the literal rule, a class that is nobody's candidate is never pushed away"],
     ]  # fmt: skip
@@ -94,7 +96,8 @@ def run_section(records: Records) -> Section:
     ends = records.select(kind="stage_end")
     spent = [[end["stage"], duration(end["seconds"])] for end in ends]
     spent.append(["together", duration(sum(end["seconds"] for end in ends))])
-    stages = Table(["stage", "time"], spent, "Time of the stages that are done.", emphasised={len(spent) - 1})
+    caption = "Time of the stages that are done; of a session that was killed counts what it had recorded."
+    stages = Table(["stage", "time"], spent, caption, emphasised={len(spent) - 1})
     quick = " --quick" if options["quick"] else ""
     again = f"`manyclass experiment {card['experiment']}{quick} --seed {card['seed']}` runs it again."
     return Section("What was run", "", [Table(["", ""], rows, "", "ll"), stages, Text(again, quiet=True)], "Run")
