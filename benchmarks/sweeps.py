@@ -13,7 +13,7 @@ PIPELINES = {
     "paper": mc.HashConfig.paper(),
     "paper, fast keys": mc.HashConfig.paper(keys="fast"),
     "paper + re-score": mc.HashConfig.paper(rescore=True, breadth=8, always=32),
-    "default (scan)": mc.HashConfig.flat_sketch(512),
+    "scan of 512 bits": mc.HashConfig.flat_sketch(512),
 }
 
 
