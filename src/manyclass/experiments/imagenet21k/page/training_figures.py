@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from manyclass.drawing import INK, QUIET, canvas, in_percent, label_ends, save
+from manyclass.drawing import INK, QUIET, canvas, in_percent, label_ends, one_two_five, save
 from manyclass.experiments.imagenet21k.head_names import Series, name_of
 from manyclass.experiments.recording import Record
 from manyclass.report.page import Figure
@@ -26,9 +26,9 @@ def draw_curves(curves: dict[Series, list[Record]], folder: Path, name: str, wha
         steps.plot([record["step"] for record in line], accuracy, **style)
         seconds.plot([record["seconds"] for record in line], accuracy, **style)
         ends.append((name_of(series), accuracy[-1], style["color"]))
-    steps.set(xlabel="steps", ylabel="held-out accuracy", ylim=(0, None), xlim=(0, None))
+    steps.set(xlabel="steps", ylabel="held-out accuracy", xscale="log", ylim=(0, None))
     in_percent(steps.yaxis)
-    steps.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    one_two_five(steps.xaxis)
     seconds.set(xlabel="seconds of training", xlim=(0, None))
     seconds.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     label_ends(seconds, ends)
