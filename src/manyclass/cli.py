@@ -9,19 +9,19 @@ from typing import Annotated
 from manyclass._backend import default_threads
 from manyclass.errors import FileError, ManyclassError
 from manyclass.experiments import EXPERIMENTS, find
+from manyclass.experiments.needs import EXTRA
 
 # libgomp reads this when torch loads it: threads that spin after each operation take cores from the native pool, on two
 # of them a training step took 148 ms instead of 56 (benchmarks/heads.py).
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-EXTRAS = {"typer", "rich", "jinja2", "matplotlib", "torch", "PIL", "fontTools"}
-INSTALL = "pip install 'manyclass[experiments]'"
+EXTRAS = {"typer", "rich", "jinja2", "matplotlib", "torch", "PIL", "fontTools", "threadpoolctl"}
 
 try:
     import typer
     from rich.console import Console
 except ModuleNotFoundError as missing:
-    raise SystemExit(f"manyclass: the command needs {missing.name}, which is not installed; {INSTALL}") from None
+    raise SystemExit(f"manyclass: the command needs {missing.name}, which is not installed; {EXTRA}") from None
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -81,7 +81,7 @@ def clear_errors() -> Iterator[None]:
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] not in EXTRAS:
             raise
-        typer.echo(f"manyclass: this needs {missing.name}, which is not installed; {INSTALL}", err=True)
+        typer.echo(f"manyclass: this needs {missing.name}, which is not installed; {EXTRA}", err=True)
         raise typer.Exit(2) from None
     except KeyboardInterrupt:
         typer.echo("\nstopped; the same command with --resume goes on from here", err=True)

@@ -28,7 +28,7 @@ def base(records: Records) -> None:
         reached = 0.6 * (1 - math.exp(-step / 6000))
         records.write(stage="base", kind="evaluation", step=step, seconds=step * 0.12, accuracy=reached)
     records.write(stage="base", kind="result", head="wta", steps=20_000, seconds=2400.0, accuracy=0.6, epochs=3.1,
-                  multiply_adds=68_000_000, parameters=31_000_000, features=4096)  # fmt: skip
+                  multiply_adds=68_000_000, parameters=31_000_000, features=4096, rates=[0.1, 0.03])  # fmt: skip
 
 
 def features(records: Records) -> None:
@@ -38,7 +38,7 @@ def features(records: Records) -> None:
 
 def softmax_layer(records: Records) -> None:
     records.write(stage="softmax_layer", kind="result", accuracy=EXACT, train_accuracy=0.93, steps=5000,
-                  seconds=1800.0, start="wta head")  # fmt: skip
+                  exact_steps=900, seconds=1800.0, start="wta head")  # fmt: skip
 
 
 def layer(records: Records) -> None:
@@ -67,7 +67,8 @@ def peers(records: Records) -> None:
             share = 1.0 if exact else 1 - 0.09 / effort ** (0.7 + 0.2 * number)
             records.write(
                 stage="peers", kind="result", peer=peer, setting={} if exact else {"effort": effort},
-                accuracy=EXACT * share, accuracy_kept=share, agreement=share - 0.001, us_batch1=spent * effort**0.5,
+                accuracy=EXACT * share, accuracy_kept=share, queries=4000, recall_at_10=0.9,
+                agreement=share - 0.001, us_batch1=spent * effort**0.5,
                 us_batch64=0.4 * spent * effort**0.5, us_batch1000=0.3 * spent * effort**0.5, batch_queries=1000,
                 build_seconds=0.5 * number, bytes_per_class=16_384 + 100 * number,
             )  # fmt: skip

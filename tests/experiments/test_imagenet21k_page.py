@@ -97,7 +97,8 @@ def test_verdicts_follow_the_records(tmp_path: Path) -> None:
     worse = rewritten(tmp_path / "worse.jsonl", {"accuracy_kept": 0.98}, stage="layer", pipeline="default")
     assert "99%, not reached" in accuracy_text(reading.layer_cells(worse))
     assert "the goal is not reached" in trade_off_text(reading.layer_cells(worse))
-    slower = rewritten(tmp_path / "slower.jsonl", {"speedup": 20.0}, stage="layer", pipeline="default")
+    exact_ms = reading.layer_cells(write_records(tmp_path / "exact.jsonl"))["default", 1, 30]["exact_ms"]
+    slower = rewritten(tmp_path / "slower.jsonl", {"ours_ms": exact_ms / 20}, stage="layer", pipeline="default")
     assert "the goal of 50× at 99% is not reached" in trade_off_text(reading.layer_cells(slower))
     assert facts(slower)[0].value == "20×"
 
@@ -131,8 +132,8 @@ def test_few_classes_end_with_all_of_them(tmp_path: Path) -> None:
 def test_a_repeated_measurement_counts_as_it_was_taken_last(tmp_path: Path) -> None:
     records = write_records(tmp_path / "records.jsonl", ("layer", "heads"))
     cell = reading.layer_cells(records)["default", 1, 30]
-    records.write(**{**cell, "speedup": 123.0})
-    assert reading.layer_cells(records)["default", 1, 30]["speedup"] == 123.0
+    records.write(**{**cell, "ours_ms": cell["exact_ms"] / 123})
+    assert reading.layer_cells(records)["default", 1, 30]["speedup"] == pytest.approx(123)
     records.write(stage="heads", head="full", kind="evaluation", step=400, seconds=1.0, accuracy=0.123)
     curve = reading.curves(records, "heads")["full", None, None]
     assert [point["step"] for point in curve] == list(range(0, 2001, 200))
@@ -144,3 +145,23 @@ def test_own_images_are_no_difference_to_explain_away(tmp_path: Path) -> None:
     assert isinstance(table, Table)
     assert "--data" in str(table.rows[0][3])
     assert "may not be passed on" not in str(table.rows[0][3])
+
+
+def test_an_exact_batch_takes_no_longer_than_its_parts_or_a_larger_one(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    for batch, exact_ms in ((1, 9.0), (2, 22.0), (4, 30.0), (64, 100.0), (128, 90.0)):
+        records.write(stage="layer", pipeline="default", candidates=30, batch=batch, ours_ms=1.0, exact_ms=exact_ms)
+    found = {batch: cell["exact_ms"] for (_, batch, _), cell in reading.layer_cells(records).items()}
+    assert found == {1: 9, 2: 18, 4: 30, 64: 90, 128: 90}
+    assert reading.layer_cells(records)["default", 2, 30]["speedup"] == 18
+
+
+def test_times_that_differ_by_chance_do_not_choose_the_candidates(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    for candidates, ours_ms, share in ((10, 0.1, 0.98), (20, 0.3, 0.992), (50, 0.2, 0.999)):
+        records.write(stage="layer", pipeline="default", candidates=candidates, batch=1, ours_ms=ours_ms,
+                      exact_ms=9.0, accuracy_kept=share)  # fmt: skip
+    chosen = reading.fewest(reading.layer_cells(records), "default", 1, 0.99)
+    assert chosen is not None
+    assert chosen["candidates"] == 20
+    assert reading.fewest(reading.layer_cells(records), "default", 1, 0.9999) is None

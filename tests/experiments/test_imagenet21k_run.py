@@ -8,6 +8,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from manyclass.errors import InputError
 from manyclass.experiments.imagenet21k import experiment, features, head_training
 from manyclass.experiments.imagenet21k.plan import QUICK
 from manyclass.experiments.recording import Records
@@ -102,3 +103,8 @@ def test_page_stands_with_all_that_was_run(finished: Path) -> None:
         assert f'data-figure="{name}' in page
     assert "2,500" in page
     assert (finished / CACHE / "images").is_dir()
+
+
+def test_an_output_layer_that_does_not_exist_is_refused_before_anything_runs() -> None:
+    with pytest.raises(InputError, match="--head wtf: there is no such output layer; give one of wta, full"):
+        experiment.stages(Options(quick=True, heads=("wta", "wtf")))

@@ -44,3 +44,14 @@ def test_reading_twice_reads_the_file_once(tmp_path: Path) -> None:
     records = Records(tmp_path / "records.jsonl")
     records.write(step=1)
     assert records.all()[0] is records.all()[0]
+
+
+def test_the_time_of_a_stage_counts_training_in_sessions_that_were_killed(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    assert records.seconds_spent("base") == 0
+    records.write(kind="stage_end", stage="layer", seconds=60.0)
+    records.write(kind="result", stage="layer", batch=1)
+    records.write(kind="result", stage="base", seconds=1900.0)
+    records.write(kind="stage_end", stage="base", seconds=900.0)
+    assert records.seconds_spent("layer") == 60
+    assert records.seconds_spent("base") == 1900

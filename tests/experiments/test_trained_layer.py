@@ -37,3 +37,10 @@ def test_shapes_that_do_not_fit_are_refused() -> None:
         TrainedLayer(layer.rows, layer.bias, layer.queries[:, :-1], layer.labels)
     with pytest.raises(InputError, match="90 queries; give one each"):
         TrainedLayer(layer.rows, layer.bias, layer.queries, layer.labels[:-1])
+
+
+def test_the_accuracy_of_some_queries() -> None:
+    layer = small_layer()
+    right = layer.exact.top1 == layer.labels
+    assert layer.accuracy(layer.exact.top1, right) == 1
+    assert layer.accuracy(layer.exact.top1, ~right) == 0

@@ -56,3 +56,8 @@ class Records:
     def done(self, **fields: object) -> bool:
         """Return whether there is a record with these fields, so that a stage started again skips it."""
         return self.last(**fields) is not None
+
+    def seconds_spent(self, stage: str) -> float:
+        """Return the seconds of a finished stage; training counts as its result says, killed sessions included."""
+        end, result = self.last(kind="stage_end", stage=stage), self.last(kind="result", stage=stage)
+        return float(max(record.get("seconds", 0) for record in (end, result, {}) if record is not None))

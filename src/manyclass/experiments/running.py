@@ -124,7 +124,9 @@ def announce(stages: list[Stage], records: Records, options: Options, console: C
         end = records.last(kind="stage_end", stage=stage.name)
         expected = 60 * stage.minutes * scale
         left += 0 if end else expected
-        spoken = f"done in {spoken_time(end['seconds'])}" if end else f"about {spoken_time(expected)}"
+        spoken = (
+            f"done in {spoken_time(records.seconds_spent(stage.name))}" if end else f"about {spoken_time(expected)}"
+        )
         table.add_row(stage.name, stage.title, spoken, style="dim" if end else "")
     console.print(table)
     threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
@@ -133,7 +135,7 @@ def announce(stages: list[Stage], records: Records, options: Options, console: C
 
 def pace(stages: list[Stage], records: Records, threads: int) -> float:
     """Return by what to multiply the expected times: measured on the stages that are done, else from the threads."""
-    ends = {end["stage"]: end["seconds"] for end in records.select(kind="stage_end")}
+    ends = {end["stage"]: records.seconds_spent(end["stage"]) for end in records.select(kind="stage_end")}
     expected = sum(60 * stage.minutes for stage in stages if stage.name in ends)
     if expected >= 60:
         return float(sum(ends[stage.name] for stage in stages if stage.name in ends) / expected)

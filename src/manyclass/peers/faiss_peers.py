@@ -110,7 +110,7 @@ class FaissIVFPQ(FaissFlatPQ):
         probes = [
             probe for probe in (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024) if probe <= self.cells * self.most_probed
         ]
-        return [{"probes": probe, "refine": refine} for probe, refine in product(probes, (2, 4, 8, 32))]
+        return [{"probes": probe, "refine": refine} for probe, refine in product(probes, (1, 2, 4, 8, 32))]
 
     def parameters(self, faiss: Any, setting: Setting) -> Any:
         cells = faiss.SearchParametersIVF(nprobe=setting["probes"])

@@ -148,9 +148,15 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
         return
     if run.options.heads and "full" not in run.options.heads:
         return
-    steps = max(
-        EVALUATIONS, round(base["seconds"] / _step_seconds(new_network(plan, images.classes, "full", 0), images, plan))
-    )
+    planned = run.records.last(stage="end_to_end", kind="plan")  # of a session that was killed
+    if planned is None:
+        step_seconds = _step_seconds(new_network(plan, images.classes, "full", 0), images, plan)
+        run.records.write(
+            stage="end_to_end", kind="plan", steps=max(EVALUATIONS, round(base["seconds"] / step_seconds))
+        )
+        planned = run.records.last(stage="end_to_end", kind="plan")
+        assert planned is not None
+    steps = planned["steps"]
     network = warmed_up(run, images, plan, "full")
     trained = train_network(network, run, images, plan, steps, run.cache / "end_to_end_full.mc")
     record_curve(run.records, "end_to_end", ("full", None, None), trained.evaluations, plan.batch)

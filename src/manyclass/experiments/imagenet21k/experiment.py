@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from manyclass.errors import InputError
 from manyclass.experiments.imagenet21k import glyphs, image_folder, strokes
 from manyclass.experiments.imagenet21k.images import Collection, Images, open_images
 from manyclass.experiments.imagenet21k.plan import FULL, QUICK, Plan
@@ -42,8 +43,12 @@ def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
     from manyclass.experiments.imagenet21k import base_network, features, head_training, layer_times, peers_compared
+    from manyclass.torch import HEADS
 
     plan = plan_of(options)
+    for head in options.heads:
+        if head not in HEADS:
+            raise InputError(f"--head {head}: there is no such output layer; give one of {', '.join(HEADS)}")
 
     def stage(name: str, title: str, full: float, quick: float, run: Callable[[Run], None]) -> Stage:
         return Stage(name, title, quick if options.quick else full, run)

@@ -9,7 +9,7 @@ Series = tuple[str, int | None, str | None]  # head, candidates, rule
 RULES = {  # how a WTA head picks its candidates, in the order they are shown
     "paper": "the paper's literal rule",
     "own": "own candidates",
-    "shared": "shared candidates (default)",
+    "shared": "shared candidates",
 }
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 import manyclass.torch as mct
 from manyclass.experiments.imagenet21k.base_network import BASE_HEAD, base_checkpoint, new_network
-from manyclass.experiments.imagenet21k.examples import CHUNK, Numbers
+from manyclass.experiments.imagenet21k.examples import CHUNK, Numbers, held_out
 from manyclass.experiments.imagenet21k.features import Features, Floats, open_features
 from manyclass.experiments.imagenet21k.head_names import Series, fields_of, name_of, record_curve
 from manyclass.experiments.imagenet21k.images import Images
@@ -131,9 +131,16 @@ def run_softmax_layer(run: Run, images: Images, plan: Plan) -> None:
     identity = TrunkAndHead(torch.nn.Identity(), exact)
     run.records.write(
         stage="softmax_layer", kind="result", start=f"{BASE_HEAD} head of the base network",
-        accuracy=layer.exact.accuracy, train_accuracy=evaluate(identity, seen, Metrics([Accuracy()]))["accuracy"],
+        accuracy=layer.exact.accuracy, by_style=accuracy_by_style(layer, images, plan),
+        train_accuracy=evaluate(identity, seen, Metrics([Accuracy()]))["accuracy"],
         steps=first.step + last.step, exact_steps=last.step, seconds=first.seconds + last.seconds, batch=batch,
     )  # fmt: skip
+
+
+def accuracy_by_style(layer: TrainedLayer, images: Images, plan: Plan) -> dict[str, float]:
+    """Return the accuracy of the exact layer in each of the held-out styles."""
+    styles = images.styles[held_out(images, plan.tests)]
+    return {images.style_names[style]: layer.accuracy(layer.exact.top1, styles == style) for style in np.unique(styles)}
 
 
 def _train(

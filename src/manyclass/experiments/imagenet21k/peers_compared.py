@@ -40,7 +40,7 @@ QUICK_CONTESTANTS: tuple[Contestant, ...] = (
 CONTESTANTS: tuple[Contestant, ...] = (
     *QUICK_CONTESTANTS,
     *(partial(FaissIVFPQ, dims_per_code=dims, most_probed=1.0) for dims in (4, 16)),
-    *(partial(FaissFlatPQ, dims_per_code=dims) for dims in (4, 16)),
+    *(partial(FaissFlatPQ, dims_per_code=dims) for dims in (4, 16, 32)),
 )
 QUICK_SETTINGS = 4
 

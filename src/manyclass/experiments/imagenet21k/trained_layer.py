@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from manyclass.errors import InputError
 from manyclass.peers.judging import ExactAnswer, same_logit
@@ -56,6 +57,7 @@ class TrainedLayer:
         top = np.vstack(parts)
         return ExactAnswer(top, self.accuracy(top[:, 0]))
 
-    def accuracy(self, found: Ids) -> float:
-        """Return the share of queries (n,) whose class was found; an exact tie with it counts."""
-        return float(np.mean(same_logit(self, found, self.labels)))
+    def accuracy(self, found: Ids, among: npt.NDArray[np.bool_] | None = None) -> float:
+        """Return the share of queries (n,), or of some of them, whose class was found; an exact tie with it counts."""
+        right = same_logit(self, found, self.labels)
+        return float(np.mean(right if among is None else right[among]))

@@ -17,9 +17,20 @@ def newest(found: Iterable[Record], *names: str) -> dict[tuple[Any, ...], Record
 
 
 def layer_cells(records: Records) -> Cells:
-    """Return every measured cell of the stage `layer`."""
+    """Return every measured cell of the stage `layer`, beside the quickest way to its exact product."""
     measured = [record for record in records.select(stage="layer") if "ours_ms" in record]
-    return newest(measured, "pipeline", "batch", "candidates")
+    products = {record["batch"]: float(record["exact_ms"]) for record in measured}
+    cells = newest(measured, "pipeline", "batch", "candidates")
+    return {key: cell | _beside(cell, _exact_ms(products, cell["batch"])) for key, cell in cells.items()}
+
+
+def _exact_ms(products: dict[int, float], batch: int) -> float:
+    """Return the ms of an exact batch: as it was measured, or as several smaller batches, or as part of a larger."""
+    return min(ms * max(1, -(-batch // size)) for size, ms in products.items())
+
+
+def _beside(cell: Record, exact_ms: float) -> Record:
+    return {"exact_ms": exact_ms, "speedup": exact_ms / cell["ours_ms"]}
 
 
 def kept(record: Record) -> float:
@@ -38,9 +49,9 @@ def fastest(found: Iterable[Record], share: float, cost: Callable[[Record], floa
     return min((record for record in found if kept(record) >= share), key=cost, default=None)
 
 
-def fastest_cell(cells: Cells, pipeline: str, batch: int, share: float) -> Record | None:
-    """Return the quickest cell of a pipeline at a batch size that keeps this share of the exact accuracy."""
-    return fastest(frontier(cells, pipeline, batch), share, lambda record: float(record["ours_ms"]))
+def fewest(cells: Cells, pipeline: str, batch: int, share: float) -> Record | None:
+    """Return the cell with the fewest candidates that keep this share; times that differ by chance decide nothing."""
+    return fastest(frontier(cells, pipeline, batch), share, lambda record: float(record["candidates"]))
 
 
 def batches(cells: Cells) -> list[int]:

@@ -1,5 +1,6 @@
 """Sections on where we differ from the paper and why, and on what was run."""
 
+from manyclass.experiments.imagenet21k.page import paper
 from manyclass.experiments.recording import Records
 from manyclass.report.page import Section, Table, Text
 from manyclass.report.wording import duration, percent, whole
@@ -19,13 +20,21 @@ def differences_section(records: Records) -> Section:
         rule += "; the paper's rule is run beside it"
     rows = [
         ["images", "ImageNet 21K, 14 million photographs, half of them for testing", *images_here(records)],
-        ["classes", "21,900", classes_here(records), "as many as the data has"],
-        ["exact accuracy", "27.9%", accuracy_here(records),
+        ["classes", whole(paper.CLASSES), classes_here(records), "as many as the data has"],
+        ["exact accuracy", percent(paper.EXACT_ACCURACY), accuracy_here(records),
          "other images: accuracies compare as shares of the exact accuracy, and where the right class stands out "
          "more, fewer candidates hold it"],
         ["network", "AlexNet on photographs", network, "two cores must be able to train it"],
+        ["normalisation", "local response normalisation, dropout",
+         "batch normalisation; also of the features before the last layer, which takes it into its rows and bias",
+         "learns in fewer steps; after a rectifier the features have a large common part, on which all heads stumble"],
         ["training", "downpour SGD on about 100 machines, rate 0.001",
-         "SGD with momentum 0.9 and exponential decay, one machine", "one machine is what a reader has"],
+         f"SGD with momentum 0.9 and exponential decay, one machine{rates_here(records)}; first on some of the "
+         "classes, then on all",
+         "one machine is what a reader has; many classes with few pictures each come by too seldom to teach an "
+         "untrained network"],
+        ["output layers alone", "trained with the network", "on kept features, with one constant rate for all of them",
+         "the same features for all, and a time that a reader has; a rate of its own might help any of them"],
         ["baseline in time", "their softmax layer",
          "torch's softmax, and the fastest exact product found on this machine",
          "a speed-up says as much about the baseline as about the method: both are measured here, in the same run"],
@@ -45,7 +54,7 @@ def images_here(records: Records) -> tuple[str, str]:
     data = records.last(stage="data", kind="result")
     source = data["source"] if data else "glyphs"
     if source == "folder":
-        return DATA[source], "chosen by --data; with ImageNet 21K in that folder there is no difference"
+        return DATA[source], "chosen by --data; with ImageNet 21K in that folder, its photographs at this size, grey"
     why = "ImageNet 21K may not be passed on; a user who has it runs the same command with --data"
     return DATA.get(source, str(source)), why
 
@@ -67,7 +76,16 @@ def network_here(records: Records) -> str:
     data, base = records.last(stage="data", kind="result"), records.last(stage="base", kind="result")
     if data is None or base is None:
         return "AlexNet, adapted to small images of one channel"
-    return f"AlexNet, adapted to {data['side']}×{data['side']} images; {whole(base['features'])} penultimate features"
+    return (
+        f"AlexNet, about half as wide, adapted to {data['side']}×{data['side']} images of one channel; "
+        f"{base['multiply_adds'] / 1e6:,.0f} million multiply-adds, {whole(base['features'])} penultimate features"
+    )
+
+
+def rates_here(records: Records) -> str:
+    """Return the learning rates at the start."""
+    base = records.last(stage="base", kind="result")
+    return f", rates {base['rates'][0]:g} (network) and {base['rates'][1]:g} (classes)" if base else ""
 
 
 def run_section(records: Records) -> Section:
@@ -94,10 +112,14 @@ def run_section(records: Records) -> Section:
         ["sessions", whole(len(cards))],
     ]
     ends = records.select(kind="stage_end")
-    spent = [[end["stage"], duration(end["seconds"])] for end in ends]
-    spent.append(["together", duration(sum(end["seconds"] for end in ends))])
-    caption = "Time of the stages that are done; of a session that was killed counts what it had recorded."
+    seconds = {end["stage"]: records.seconds_spent(end["stage"]) for end in ends}
+    spent = [[stage, duration(taken)] for stage, taken in seconds.items()]
+    spent.append(["together", duration(sum(seconds.values()))])
+    caption = "Time of the stages that are done."
     stages = Table(["stage", "time"], spent, caption, emphasised={len(spent) - 1})
     quick = " --quick" if options["quick"] else ""
-    again = f"`manyclass experiment {card['experiment']}{quick} --seed {card['seed']}` runs it again."
+    heads = "".join(f" --head {head}" for head in options["heads"])
+    data = " --data …" if options["data"] else ""
+    command = f"manyclass experiment {card['experiment']}{quick}{heads}{data}"
+    again = f"`{command} --seed {card['seed']} --threads {card['threads']}` runs it again."
     return Section("What was run", "", [Table(["", ""], rows, "", "ll"), stages, Text(again, quiet=True)], "Run")
