@@ -43,7 +43,8 @@ def test_the_widest_setting_finds_most_winners_with_their_bias(contestant: Conte
     assert found.shape == (40, 10)
     assert found.dtype == np.int64
     # The paper's votes know nothing of the bias, and classes without a vote are never looked at; chance is 1 in 400.
-    assert (found[:, 0] == winners).mean() > (0.2 if "paper" in peer.name else 0.8)
+    # The cells of IVF know it as one column of many, and half of them are looked at.
+    assert (found[:, 0] == winners).mean() > (0.2 if "paper" in peer.name else 0.8 if "IVF" in peer.name else 0.9)
     one = peer.search(queries[:1], 10, setting, batch_mode=False)
     assert one.shape == (1, 10)
     np.testing.assert_array_equal(peer.answers(queries, 10, setting)[:, 0], found[:, 0])

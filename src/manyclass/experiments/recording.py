@@ -59,5 +59,5 @@ class Records:
 
     def seconds_spent(self, stage: str) -> float:
         """Return the seconds of a finished stage; training counts as its result says, killed sessions included."""
-        end, result = self.last(kind="stage_end", stage=stage), self.last(kind="result", stage=stage)
-        return float(max(record.get("seconds", 0) for record in (end, result, {}) if record is not None))
+        told = [self.last(kind=kind, stage=stage) or {} for kind in ("stage_end", "result")]
+        return float(max(record.get("seconds", 0) for record in told))

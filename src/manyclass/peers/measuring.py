@@ -3,13 +3,12 @@
 Slow peers are asked fewer queries, so that no timing takes much more than the seconds given here.
 """
 
-from itertools import cycle
 from time import perf_counter
 from typing import Any
 
 from manyclass.peers.judging import ExactAnswer, Problem, judge
 from manyclass.peers.peer import Floats, Peer, Setting
-from manyclass.peers.timing import time_call
+from manyclass.peers.timing import in_turn, time_call
 
 DEPTH = 10
 SINGLES = 100  # queries of a round, one at a time
@@ -51,7 +50,7 @@ def measure_setting(
 
 def microseconds_single(peer: Peer, queries: Floats, setting: Setting, min_seconds: float = 0.5) -> float:
     """Return µs per query asked one at a time: the median of five or more rounds of 100 queries, fewer if slow."""
-    singles = cycle([queries[position : position + 1] for position in range(len(queries))])
+    singles = in_turn(queries, 1)
 
     def ask(count: int) -> None:
         for _ in range(count):
@@ -66,8 +65,7 @@ def microseconds_single(peer: Peer, queries: Floats, setting: Setting, min_secon
 
 def microseconds_batch(peer: Peer, queries: Floats, setting: Setting, count: int, min_seconds: float = 0.5) -> float:
     """Return µs per query in batches of `count`: the median batch, or the only one where that takes very long."""
-    starts = range(0, len(queries) - count + 1, count)
-    batches = cycle([queries[start : start + count] for start in starts])
+    batches = in_turn(queries, count)
 
     def ask() -> None:
         peer.search(next(batches), DEPTH, setting, batch_mode=True)

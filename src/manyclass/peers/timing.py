@@ -1,9 +1,12 @@
-"""The two ways of timing: the median call, and the best call of several rounds."""
+"""The two ways of timing: the median call, and the best call of several rounds; and the queries to time with."""
 
 import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import cycle
+
+from manyclass.peers.peer import Floats
 
 ROUNDS, REPEATS = 4, 5
 PAUSE = 0.15  # seconds
@@ -21,6 +24,14 @@ def time_call(call: Callable[[], object], repeats: int = 5, min_seconds: float =
         call()
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds)
+
+
+def in_turn(queries: Floats, size: int) -> Iterator[Floats]:
+    """Yield whole batches of so many queries, from the first to the last and round again.
+
+    The same queries over and over would find their few rows in the cache, which no stream of new queries does.
+    """
+    return cycle([queries[start : start + size] for start in range(0, len(queries) - size + 1, size)])
 
 
 def best_seconds(

@@ -29,7 +29,7 @@ from manyclass.training.metrics import Accuracy, Metrics
 BASE_HEAD = "wta"  # the fastest of those that learn as well as the full softmax
 EVALUATIONS = 10  # points of a learning curve
 CHECKPOINTS = 12
-TRIED_STEPS, SLOW_STEPS = 20, 5
+TRIED_STEPS, SLOW_STEPS = 20, 5  # to see what a step takes; the first of them do not count
 
 
 def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
@@ -149,14 +149,12 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
     if run.options.heads and "full" not in run.options.heads:
         return
     planned = run.records.last(stage="end_to_end", kind="plan")  # of a session that was killed
-    if planned is None:
+    if planned:
+        steps = planned["steps"]
+    else:
         step_seconds = _step_seconds(new_network(plan, images.classes, "full", 0), images, plan)
-        run.records.write(
-            stage="end_to_end", kind="plan", steps=max(EVALUATIONS, round(base["seconds"] / step_seconds))
-        )
-        planned = run.records.last(stage="end_to_end", kind="plan")
-        assert planned is not None
-    steps = planned["steps"]
+        steps = max(EVALUATIONS, round(base["seconds"] / step_seconds))
+        run.records.write(stage="end_to_end", kind="plan", steps=steps)
     network = warmed_up(run, images, plan, "full")
     trained = train_network(network, run, images, plan, steps, run.cache / "end_to_end_full.mc")
     record_curve(run.records, "end_to_end", ("full", None, None), trained.evaluations, plan.batch)

@@ -116,10 +116,7 @@ def run_variance(run: Run) -> None:
     """Record how far the pictures of a class lie apart."""
     features = open_features(run)
     labels = np.asarray(features.train_labels)
-    classes = np.random.default_rng(run.options.seed).permutation(labels.max() + 1)
-    rank = np.empty_like(classes)
-    rank[classes] = np.arange(len(classes))
-    chosen = np.argsort(rank[labels], kind="stable")[:VARIANCE_EXAMPLES]  # whole classes, any of them
-    order = np.sort(chosen)
-    found = in_class_variance(features.train[order], labels[order])
+    rank = np.argsort(np.random.default_rng(run.options.seed).permutation(labels.max() + 1))
+    chosen = np.sort(np.argsort(rank[labels], kind="stable")[:VARIANCE_EXAMPLES])  # whole classes, any of them
+    found = in_class_variance(features.train[chosen], labels[chosen])
     run.records.write(stage="variance", kind="result", **found)

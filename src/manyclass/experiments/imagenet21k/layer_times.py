@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import cycle
 from typing import Any, NamedTuple
 
 from manyclass.config import EXACT_CLASSES, HashConfig
@@ -11,7 +10,7 @@ from manyclass.experiments.running import Run
 from manyclass.index import WTAIndex
 from manyclass.peers.exact_products import exact_seconds, speedups
 from manyclass.peers.judging import accuracy_kept
-from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds
+from manyclass.peers.timing import PAUSE, ROUNDS, best_seconds, in_turn
 
 STAGE = "layer"
 DEPTH = 10
@@ -98,12 +97,8 @@ def _measured(
 
 
 def asking(search: Callable[..., object], layer: TrainedLayer, cell: Cell, asked: int) -> Callable[[], None]:
-    """Return a call that asks so many batches, every time the next ones.
-
-    The same queries over and over would find their few rows in the cache, which no stream of new queries does.
-    """
-    starts = range(0, len(layer.queries) - cell.batch + 1, cell.batch)
-    batches = cycle([layer.queries[start : start + cell.batch] for start in starts])
+    """Return a call that asks so many batches, every time the next ones."""
+    batches = in_turn(layer.queries, cell.batch)
 
     def ask() -> None:
         for _ in range(asked):

@@ -9,6 +9,7 @@ from manyclass.report.page import Figure, Section, Table, Text
 from manyclass.report.wording import ABSENT, number, percent, times
 
 TITLES = ("Time of the layer alone", "Accuracy against K", "Speed-up against accuracy", "Speed-up by batch size")
+BEST_COLUMNS = ("pipeline", "batch", "at least", "K", "accuracy kept", "ms", "× fastest exact", "× softmax")
 SHORT = ("Times", "Accuracy", "Trade-off", "Batches")
 
 
@@ -158,8 +159,7 @@ def trade_off_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Fig
         _best_row(cells, name, batch, share)
         for batch in sizes for name in PIPELINES for share in (0.90, 0.95, 0.99)
     ]  # fmt: skip
-    columns = ["pipeline", "batch", "at least", "K", "accuracy kept", "ms", "× fastest exact", "× softmax"]
-    table = Table(columns, rows, "The fewest candidates that keep at least this share.")
+    table = Table(BEST_COLUMNS, rows, "The fewest candidates that keep at least this share.")
     return trade_off_text(cells), [figures.draw_trade_off(cells, folder, sizes), table]
 
 
@@ -180,5 +180,5 @@ def batches_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Figur
         "reading few rows: the paper finds its largest speed-ups at small batches."
     )
     rows = [_best_row(cells, name, batch, share) for name in PIPELINES for batch in reading.batches(cells)]
-    columns = ["pipeline", "batch", "at least", "K", "accuracy kept", "ms", "× fastest exact", "× softmax"]
-    return text, [figures.draw_batches(cells, folder), Table(columns, rows, "The fewest candidates that keep 95%.")]
+    table = Table(BEST_COLUMNS, rows, "The fewest candidates that keep 95%.")
+    return text, [figures.draw_batches(cells, folder), table]

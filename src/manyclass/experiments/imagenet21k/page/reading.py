@@ -26,7 +26,7 @@ def layer_cells(records: Records) -> Cells:
 
 def _exact_ms(products: dict[int, float], batch: int) -> float:
     """Return the ms of an exact batch: as it was measured, or as several smaller batches, or as part of a larger."""
-    return min(ms * max(1, -(-batch // size)) for size, ms in products.items())
+    return min(ms * -(-batch // size) for size, ms in products.items())
 
 
 def _beside(cell: Record, exact_ms: float) -> Record:
