@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, sync_playwright
 
-from manyclass.experiments.needs import browser
+from experiments.frame.needs import browser
 
 PATIENCE = 120_000  # ms; a busy machine takes its time
 ARGUMENTS = (

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from manyclass import HashConfig, WTAIndex
+from manyclass import ClassIndex, HashConfig
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).resolve().parents[1]
@@ -73,14 +73,14 @@ def backend(name: str) -> Iterator[None]:
             os.environ["MANYCLASS_BACKEND"] = before
 
 
-def exported_codes(index: WTAIndex) -> Array:
+def exported_codes(index: ClassIndex) -> Array:
     """Return the bucket number of every class in every band, (classes, bands)."""
     codes = np.empty((index.classes, index.config.bands), np.uint32)
     index._state.export_codes(codes)
     return codes
 
 
-def exported_sketch(index: WTAIndex, kind: str) -> tuple[Array, Array, Array]:
+def exported_sketch(index: ClassIndex, kind: str) -> tuple[Array, Array, Array]:
     """Return sign bits, factors and biases of every class; kind: scan or sketch."""
     bits = index.config.scan_bits if kind == "scan" else index.config.sketch_bits
     codes = np.empty((index.classes, bits // 8), np.uint8)
@@ -89,14 +89,14 @@ def exported_sketch(index: WTAIndex, kind: str) -> tuple[Array, Array, Array]:
     return codes, factors, biases
 
 
-def exported_cells(index: WTAIndex) -> Array:
+def exported_cells(index: ClassIndex) -> Array:
     """Return the cell of every class."""
     cells = np.empty(index.classes, np.uint16)
     index._state.export_cells(cells)
     return cells
 
 
-def integers(index: WTAIndex, queries: Array, candidates: int = 20, **options: Any) -> dict[str, Array]:
+def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options: Any) -> dict[str, Array]:
     """Return all that is promised to be the same bits on every backend, instruction set and thread count."""
     kept = {
         "candidates": index.retrieve(queries, candidates, **options)[0],
@@ -136,7 +136,7 @@ def rounding(rows: Array, bias: Array | None, queries: Array) -> Array:
     return 1e-5 * magnitudes + 1e-30
 
 
-def updates(features: int, classes: int) -> dict[str, Callable[[WTAIndex], object]]:
+def updates(features: int, classes: int) -> dict[str, Callable[[ClassIndex], object]]:
     """Return a fixed sequence of changes: a refresh with large rows, a refresh in place, an append, a removal."""
     rng = np.random.default_rng([features, classes, 7])
     some = rng.permutation(classes)[: classes // 3 + 1]
@@ -144,7 +144,7 @@ def updates(features: int, classes: int) -> dict[str, Callable[[WTAIndex], objec
     new_bias = 5 * rng.normal(size=len(some))
     more = rng.normal(size=(5, features)).astype(np.float32)
 
-    def in_place(index: WTAIndex) -> None:
+    def in_place(index: ClassIndex) -> None:
         index.rows[: classes // 2] *= index.rows.dtype.type(-2)
         index.refresh(slice(0, classes // 2))
 

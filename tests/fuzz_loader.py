@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass import ManyclassError, WTAIndex
+from manyclass import ClassIndex, ManyclassError
 
 PREAMBLE = struct.Struct("<8sIIQI")
 INTERESTING: list[Any] = [0, 1, -1, 2, 15, 16, 17, 31, 32, 33, 127, 255, 256, 4096, 65_535, 65_536, 2**24, 2**31, 2**32]
@@ -79,7 +79,7 @@ def mutate(header: dict[str, Any], parts: list[bytes], rng: random.Random) -> st
     return ", ".join(done)
 
 
-def use(index: WTAIndex) -> None:
+def use(index: ClassIndex) -> None:
     """Search, refresh and save what was loaded: wherever a bad number could do harm."""
     queries = np.random.default_rng(0).normal(size=(70, index.features)).astype(np.float32)
     index.search(queries, 1)
@@ -99,14 +99,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "hostile.mc"
         path.write_bytes(put_together(copy.deepcopy(header), parts))
-        use(WTAIndex.load(path))
+        use(ClassIndex.load(path))
         for case in range(cases):
             rng = random.Random(case)
             mutated, pieces = copy.deepcopy(header), list(parts)
             what = mutate(mutated, pieces, rng)
             path.write_bytes(put_together(mutated, pieces))
             try:
-                index = WTAIndex.load(path, mmap=rng.random() < 0.3)
+                index = ClassIndex.load(path, mmap=rng.random() < 0.3)
                 use(index)
                 searched += 1
             except ManyclassError:

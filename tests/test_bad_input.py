@@ -16,7 +16,7 @@ import pytest
 from cases import PIPELINES, Array, assert_same, dense_logits, exported_codes, integers, problem, rounding
 
 import manyclass as mc
-from manyclass import HashConfig, TopK, WTAIndex
+from manyclass import ClassIndex, HashConfig, TopK
 
 CLASSES, FEATURES = 12, 16
 ROWS, BIAS, _ = problem(CLASSES, FEATURES, seed=5)
@@ -39,7 +39,7 @@ EXACT = "exact"  # expect the answer of the dense float64 layer
 class World:
     """What a case may use up: an index with named classes and a bias, and a folder."""
 
-    index: WTAIndex
+    index: ClassIndex
     folder: Path
 
 
@@ -237,13 +237,13 @@ def does(action: Callable[[World, Any], Any]) -> Callable[[World, Any], None]:
 
 
 def rebuilt(world: World, **arguments: Any) -> None:
-    world.index = WTAIndex.build(**({"rows": ROWS.copy(), "bias": BIAS, "config": world.index.config} | arguments))
+    world.index = ClassIndex.build(**({"rows": ROWS.copy(), "bias": BIAS, "config": world.index.config} | arguments))
 
 
 def reloaded(world: World, **arguments: Any) -> None:
     path = world.folder / "index.mc"
     world.index.save(path)
-    world.index = WTAIndex.load(path, **arguments)
+    world.index = ClassIndex.load(path, **arguments)
 
 
 ENTRIES: list[tuple[str, Awkward, list[Entry]]] = [
@@ -375,12 +375,12 @@ SINGLES: list[Single] = [
     ("save", "folder that is not there", "No such file", lambda w: w.index.save(w.folder / "a" / "b"),
      Refused(FileNotFoundError)),
     ("save", "None", "path", lambda w: w.index.save(None), Refused(TypeError)),  # type: ignore[arg-type]
-    ("load", "None", "path", lambda w: WTAIndex.load(None), Refused(TypeError)),  # type: ignore[arg-type]
-    ("load", "number", "path", lambda w: WTAIndex.load(3), Refused(TypeError)),  # type: ignore[arg-type]
-    ("load", "folder", "regular file", lambda w: WTAIndex.load(w.folder), Refused(mc.FileError)),
-    ("load", "missing file", "No such file", lambda w: WTAIndex.load(w.folder / "no.mc"), Refused(FileNotFoundError)),
-    ("load", "empty file", "short", lambda w: WTAIndex.load(written(w, b"")), Refused(mc.CorruptFileError)),
-    ("load", "text", "not a manyclass file", lambda w: WTAIndex.load(written(w, b"a" * 99)),
+    ("load", "None", "path", lambda w: ClassIndex.load(None), Refused(TypeError)),  # type: ignore[arg-type]
+    ("load", "number", "path", lambda w: ClassIndex.load(3), Refused(TypeError)),  # type: ignore[arg-type]
+    ("load", "folder", "regular file", lambda w: ClassIndex.load(w.folder), Refused(mc.FileError)),
+    ("load", "missing file", "No such file", lambda w: ClassIndex.load(w.folder / "no.mc"), Refused(FileNotFoundError)),
+    ("load", "empty file", "short", lambda w: ClassIndex.load(written(w, b"")), Refused(mc.CorruptFileError)),
+    ("load", "text", "not a manyclass file", lambda w: ClassIndex.load(written(w, b"a" * 99)),
      Refused(mc.CorruptFileError)),
     ("load", "mapped", "path", lambda w: reloaded(w, mmap=True), EXACT),
     ("load", "unverified", "path", lambda w: reloaded(w, verify=False), EXACT),
@@ -432,7 +432,7 @@ def table() -> list[Any]:
     ]
 
 
-def assert_exact(index: WTAIndex, queries: Any, found: TopK) -> None:
+def assert_exact(index: ClassIndex, queries: Any, found: TopK) -> None:
     """Check a search among all classes against the dense layer in float64."""
     queries = np.atleast_2d(np.asarray(queries)).astype(np.float64)
     classes, logits = np.atleast_2d(found.classes), np.atleast_2d(found.logits)
@@ -460,7 +460,7 @@ def test_every_input_gives_the_exact_answer_or_a_typed_error_and_no_change(
     pipeline: str, call: Callable[[World], Any], outcome: Refused | str, argument: str, tmp_path: Path
 ) -> None:
     config = PIPELINES[pipeline].with_(candidates=300)
-    index = WTAIndex.build(ROWS.copy(), bias=BIAS, config=config, names=NAMES)
+    index = ClassIndex.build(ROWS.copy(), bias=BIAS, config=config, names=NAMES)
     world = World(index, tmp_path)
     before, rows, names = integers(index, QUERIES), ROWS.copy(), list(NAMES)
     if isinstance(outcome, Refused):
@@ -485,7 +485,7 @@ def test_every_input_gives_the_exact_answer_or_a_typed_error_and_no_change(
 
 def test_the_table_reaches_every_public_method() -> None:
     covered = {entry for _, _, entries in ENTRIES for entry, _, _ in entries} | {entry for entry, *_ in SINGLES}
-    methods = {name for name, member in vars(WTAIndex).items() if callable(member) or isinstance(member, classmethod)}
+    methods = {name for name, member in vars(ClassIndex).items() if callable(member) or isinstance(member, classmethod)}
     # votes has its own test below; a report takes no input.
     assert {name for name in methods if not name.startswith("_")} - covered == {"votes", "memory_report"}
 
@@ -495,7 +495,7 @@ VOTE_VALUES = {name: value for name, value in VECTORS.items() if name not in ("b
 
 @pytest.mark.parametrize("name", VOTE_VALUES)
 def test_votes_count_or_refuse(name: str) -> None:
-    index = WTAIndex.build(ROWS, config=PIPELINES["paper"])
+    index = ClassIndex.build(ROWS, config=PIPELINES["paper"])
     make, outcome = VOTE_VALUES[name]
     if name in ("3-d", "too few features", "too many features", "no features"):
         make, outcome = (
@@ -517,9 +517,9 @@ def test_votes_count_or_refuse(name: str) -> None:
 
 def test_votes_are_for_one_query_and_for_tables() -> None:
     with pytest.raises(mc.InputError, match="query"):
-        WTAIndex.build(ROWS, config=PIPELINES["paper"]).votes(QUERIES)
+        ClassIndex.build(ROWS, config=PIPELINES["paper"]).votes(QUERIES)
     with pytest.raises(mc.ConfigError, match="bands=0"):
-        WTAIndex.build(ROWS, config=HashConfig.exhaustive()).votes(QUERIES[0])
+        ClassIndex.build(ROWS, config=HashConfig.exhaustive()).votes(QUERIES[0])
 
 
 # Sizes
@@ -527,7 +527,7 @@ def test_votes_are_for_one_query_and_for_tables() -> None:
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_an_index_without_classes_answers_and_can_grow(pipeline: str, tmp_path: Path) -> None:
-    index = WTAIndex.build(ROWS[:0], config=PIPELINES[pipeline], names=[])
+    index = ClassIndex.build(ROWS[:0], config=PIPELINES[pipeline], names=[])
     assert (index.search(QUERIES, 3).classes == -1).all()
     assert (index.search(QUERIES[0], 3).log_probs == -np.inf).all()
     assert index.check(QUERIES).missed_mass == 0
@@ -535,14 +535,14 @@ def test_an_index_without_classes_answers_and_can_grow(pipeline: str, tmp_path: 
         index.remove([0])
     index.refresh(slice(None))
     index.save(tmp_path / "empty.mc")
-    index = WTAIndex.load(tmp_path / "empty.mc")
+    index = ClassIndex.load(tmp_path / "empty.mc")
     assert list(index.append(ROWS, names=NAMES)) == list(range(CLASSES))
     assert index.search(ROWS[2], 1, candidates=CLASSES).classes[0] == dense_logits(ROWS, None, ROWS[2:3]).argmax()
 
 
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_an_index_of_one_class_finds_it(pipeline: str) -> None:
-    index = WTAIndex.build(ROWS[1:2], bias=[2.0], config=PIPELINES[pipeline])
+    index = ClassIndex.build(ROWS[1:2], bias=[2.0], config=PIPELINES[pipeline])
     found = index.search(ROWS[1], 3)
     assert found.classes.tolist() == [0, -1, -1]
     np.testing.assert_allclose(found.logits[0], ROWS[1] @ ROWS[1] + 2, rtol=1e-5)
@@ -553,13 +553,13 @@ def test_an_index_of_one_class_finds_it(pipeline: str) -> None:
 @pytest.mark.parametrize("config", [HashConfig.exhaustive(), HashConfig.flat_sketch(64), None], ids=repr)
 def test_extreme_widths_are_exact(features: int, config: HashConfig | None) -> None:
     rows, bias, queries = problem(9, features)
-    index = WTAIndex.build(rows, bias=bias, config=config)
+    index = ClassIndex.build(rows, bias=bias, config=config)
     assert_exact(index, queries, index.search(queries, 9))
 
 
 def test_wide_rows_can_be_hashed() -> None:
     rows, bias, _ = problem(9, 65_537)
-    index = WTAIndex.build(rows, bias=bias, config=HashConfig.paper(codes=96, bands=32))
+    index = ClassIndex.build(rows, bias=bias, config=HashConfig.paper(codes=96, bands=32))
     assert index.votes(rows[3])[3] == 32
 
 
@@ -572,13 +572,13 @@ def test_an_error_in_the_progress_callback_comes_through(error: type[BaseExcepti
         raise error(f"{done} of {total}")
 
     with pytest.raises(error, match=f"{CLASSES} of {CLASSES}"):
-        WTAIndex.build(ROWS, config=PIPELINES["paper"], progress=stop)
+        ClassIndex.build(ROWS, config=PIPELINES["paper"], progress=stop)
 
 
 def test_progress_is_called_with_rows_done_and_rows_in_all() -> None:
     calls: list[tuple[int, int]] = []
     rows = np.zeros((150_000, 1), np.float32)
-    WTAIndex.build(rows, config=HashConfig.exhaustive(), progress=lambda done, total: calls.append((done, total)))
+    ClassIndex.build(rows, config=HashConfig.exhaustive(), progress=lambda done, total: calls.append((done, total)))
     assert calls[-1] == (150_000, 150_000)
     assert calls == sorted(calls)
     assert len(calls) > 1
@@ -587,7 +587,7 @@ def test_progress_is_called_with_rows_done_and_rows_in_all() -> None:
 @pytest.mark.parametrize("action", ["search", "retrieve", "check"])
 def test_logits_beyond_float32_are_refused_not_returned(action: str) -> None:
     rows = np.full((3, 4), 1e18, np.float32)
-    index = WTAIndex.build(rows, bias=np.full(3, 3.4e38, np.float32), config=HashConfig.exhaustive())
+    index = ClassIndex.build(rows, bias=np.full(3, 3.4e38, np.float32), config=HashConfig.exhaustive())
     with pytest.raises(mc.InputError, match="queries"):
         getattr(index, action)(np.full((2, 4), 3e18, np.float32))
 
@@ -596,7 +596,7 @@ def test_read_only_rows_are_refreshed_in_place_only() -> None:
     rows = ROWS.copy()
     frozen = rows.view()
     frozen.flags.writeable = False
-    index = WTAIndex.build(frozen, config=HashConfig.exhaustive())
+    index = ClassIndex.build(frozen, config=HashConfig.exhaustive())
     with pytest.raises(mc.InputError, match="read-only"):
         index.refresh([1], rows=SOME_ROWS[:1])
     rows[1] *= 2
@@ -606,7 +606,7 @@ def test_read_only_rows_are_refreshed_in_place_only() -> None:
 
 def test_rows_that_became_bad_are_refused_at_refresh() -> None:
     rows = ROWS.copy()
-    index = WTAIndex.build(rows, config=PIPELINES["paper"])
+    index = ClassIndex.build(rows, config=PIPELINES["paper"])
     before = exported_codes(index)
     rows[3, 2] = np.nan
     with pytest.raises(mc.InputError, match=r"rows\[3\]"):
@@ -616,7 +616,7 @@ def test_rows_that_became_bad_are_refused_at_refresh() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_new_rows_are_checked_in_the_type_they_are_stored_in(dtype: str) -> None:
-    index = WTAIndex.build(ROWS.astype(dtype), config=HashConfig.exhaustive())
+    index = ClassIndex.build(ROWS.astype(dtype), config=HashConfig.exhaustive())
     large = np.full((1, FEATURES), 1e6, np.float32)
     if dtype == "float16":
         for call in (lambda: index.refresh([1], rows=large), lambda: index.append(large)):
@@ -636,7 +636,7 @@ import numpy as np
 import manyclass as mc
 
 rows = np.random.default_rng(0).normal(size=(3000, 16)).astype(np.float32)
-index = mc.WTAIndex.build(rows, config=mc.HashConfig.flat_sketch(64), threads=2**62)
+index = mc.ClassIndex.build(rows, config=mc.HashConfig.flat_sketch(64), threads=2**62)
 expected = index.search(rows[:70], 3, threads=1).classes
 assert (index.search(rows[:70], 3, threads=2**62).classes == expected).all()
 index.refresh(slice(None), threads=2**62)
@@ -650,4 +650,4 @@ print(len(os.listdir("/proc/self/task")))
 def test_a_very_broad_search_does_not_take_memory_for_classes_that_do_not_exist() -> None:
     rows = np.random.default_rng(0).normal(size=(20_000, FEATURES)).astype(np.float32)
     config = HashConfig.paper(window=4, codes=6, bands=3, rescore=True, breadth=2**20)
-    assert WTAIndex.build(rows, config=config).search(rows[5], 1, candidates=20_000).classes[0] >= 0
+    assert ClassIndex.build(rows, config=config).search(rows[5], 1, candidates=20_000).classes[0] >= 0

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from cases import Array, assert_same, backend, dense_logits, exported_cells, integers
 
-from manyclass import ConfigError, HashConfig, WTAIndex, _cells, _native
+from manyclass import ClassIndex, ConfigError, HashConfig, _native
+from manyclass._reference import cells as _cells
 
 
 def clustered(classes: int, features: int, seed: int = 0) -> tuple[Array, Array]:
@@ -16,7 +17,7 @@ def clustered(classes: int, features: int, seed: int = 0) -> tuple[Array, Array]
     return rows, near + (0.5 * rng.normal(size=near.shape)).astype(np.float32)
 
 
-def nearest_by_definition(index: WTAIndex, rows: Array, bias: Array) -> Array:
+def nearest_by_definition(index: ClassIndex, rows: Array, bias: Array) -> Array:
     """Return which centre is nearest in float64, from the centres alone."""
     centres = index._centres
     assert centres is not None
@@ -40,9 +41,9 @@ def test_centres_do_not_depend_on_backend_threads_or_instruction_set(
     seen = []
     for name in _native.available_simd():
         _native.use_simd(name)
-        seen += [WTAIndex.build(rows, bias=bias, config=config, threads=threads) for threads in (1, 3)]
+        seen += [ClassIndex.build(rows, bias=bias, config=config, threads=threads) for threads in (1, 3)]
     with backend("reference"):
-        seen.append(WTAIndex.build(rows, bias=bias, config=config))
+        seen.append(ClassIndex.build(rows, bias=bias, config=config))
     first = seen[0]._centres
     for index in seen:
         assert first is not None
@@ -55,7 +56,7 @@ def test_centres_do_not_depend_on_backend_threads_or_instruction_set(
 
 def test_another_seed_finds_other_centres() -> None:
     rows, _ = clustered(500, 16)
-    found = [WTAIndex.build(rows, config=HashConfig.flat_sketch(32, cells=20, seed=s))._centres for s in (0, 1)]
+    found = [ClassIndex.build(rows, config=HashConfig.flat_sketch(32, cells=20, seed=s))._centres for s in (0, 1)]
     assert found[0] is not None
     assert found[1] is not None
     assert (found[0].levels != found[1].levels).any()
@@ -64,7 +65,7 @@ def test_another_seed_finds_other_centres() -> None:
 def test_classes_are_in_the_cell_of_the_nearest_centre() -> None:
     rows, _ = clustered(500, 16)
     bias = 3 * np.random.default_rng(1).normal(size=500).astype(np.float32)
-    index = WTAIndex.build(rows, bias=bias, config=HashConfig.flat_sketch(32, cells=20))
+    index = ClassIndex.build(rows, bias=bias, config=HashConfig.flat_sketch(32, cells=20))
     assert (exported_cells(index) == nearest_by_definition(index, rows, bias)).mean() > 0.98  # but for rounding
 
 
@@ -80,7 +81,7 @@ def test_products_are_exact_at_their_largest(features: int, simd: None) -> None:
     )
     for name in _native.available_simd():
         _native.use_simd(name)
-        index = WTAIndex.build(query[None] * 0, config=HashConfig.flat_sketch(32, cells=3))
+        index = ClassIndex.build(query[None] * 0, config=HashConfig.flat_sketch(32, cells=3))
         index._set_centres(_cells.Centres(levels, np.zeros(3, np.float32), 1 / 127))
         found = np.empty(5, np.uint16)
         index._state.nearest_cells(np.tile(query, (5, 1)), np.zeros(5, np.float32), 2, found)
@@ -93,8 +94,8 @@ def test_products_are_exact_at_their_largest(features: int, simd: None) -> None:
 def test_a_share_of_the_cells_finds_most_and_all_of_them_find_what_a_scan_finds() -> None:
     rows, queries = clustered(3_000, 32)
     best = dense_logits(rows, None, queries).argmax(1)
-    flat = WTAIndex.build(rows, config=HashConfig.flat_sketch(128)).retrieve(queries, 100)[0]
-    index = WTAIndex.build(rows, config=HashConfig.flat_sketch(128, cells=40, cell_reach=1_000))
+    flat = ClassIndex.build(rows, config=HashConfig.flat_sketch(128)).retrieve(queries, 100)[0]
+    index = ClassIndex.build(rows, config=HashConfig.flat_sketch(128, cells=40, cell_reach=1_000))
     assert index.config.cells_scanned(20) == 6
     assert (index.retrieve(queries, 20)[0] == best[:, None]).any(1).mean() > 0.9
     index.config = index.config.with_(cell_reach=100)
@@ -106,9 +107,9 @@ def test_a_large_bias_or_norm_is_found_from_anywhere() -> None:
     bias = np.zeros(3_000, np.float32)
     bias[77] = 1e4
     config = HashConfig.flat_sketch(128, cells=60)
-    index = WTAIndex.build(rows, bias=bias, config=config)
+    index = ClassIndex.build(rows, bias=bias, config=config)
     assert (index.search(queries, 1, candidates=1).classes == 77).all()
-    flat, index = (WTAIndex.build(rows.copy(), config=config.with_(cells=cells)) for cells in (0, 60))
+    flat, index = (ClassIndex.build(rows.copy(), config=config.with_(cells=cells)) for cells in (0, 60))
     for each in (flat, index):
         each.refresh([78], rows=100 * rows[78:79])
     found = flat.search(queries, 1, candidates=5).classes == 78
@@ -119,7 +120,7 @@ def test_a_large_bias_or_norm_is_found_from_anywhere() -> None:
 @pytest.mark.parametrize("candidates", [1, 10, 50, 199, 200])
 def test_there_are_as_many_candidates_as_asked_for(candidates: int) -> None:
     rows, queries = clustered(200, 8)
-    index = WTAIndex.build(rows, config=HashConfig.flat_sketch(32, cells=150, cell_reach=10**6))
+    index = ClassIndex.build(rows, config=HashConfig.flat_sketch(32, cells=150, cell_reach=10**6))
     assert (index.retrieve(queries, candidates)[0] >= 0).all()
 
 
@@ -129,9 +130,9 @@ def test_every_batch_size_gives_each_query_its_own_cells(count: int, threads: in
     rows, queries = clustered(2_000, 24)
     queries = np.resize(queries, (count, 24))
     config = HashConfig.flat_sketch(64, cells=100)
-    native = WTAIndex.build(rows, config=config)
+    native = ClassIndex.build(rows, config=config)
     with backend("reference"):
-        reference = WTAIndex.build(rows, config=config)
+        reference = ClassIndex.build(rows, config=config)
     expected = reference.retrieve(queries[:100], 30)[0]
     np.testing.assert_array_equal(native.retrieve(queries, 30, threads=threads)[0], np.resize(expected, (count, 30)))
 
@@ -141,7 +142,7 @@ def test_every_batch_size_gives_each_query_its_own_cells(count: int, threads: in
 
 def test_a_class_that_moved_is_found_where_it_is_now() -> None:
     rows, queries = clustered(1_000, 16)
-    index = WTAIndex.build(rows.copy(), config=HashConfig.flat_sketch(256, cells=50))
+    index = ClassIndex.build(rows.copy(), config=HashConfig.flat_sketch(256, cells=50))
     for shift in (1, 300, 777):
         index.refresh(slice(None), rows=np.roll(rows, shift, axis=0))
         moved = exported_cells(index)
@@ -151,7 +152,7 @@ def test_a_class_that_moved_is_found_where_it_is_now() -> None:
         assert (index.search(queries, 1, candidates=50).classes[:, 0] == best).mean() > 0.95
 
 
-def nearest_by_backend(index: WTAIndex) -> Array:
+def nearest_by_backend(index: ClassIndex) -> Array:
     cells = np.empty(index.classes, np.uint16)
     residuals = index.rows[: index.classes] - index._state.centre("scan")
     index._state.nearest_cells(residuals, index._state.bias(), 1, cells)
@@ -162,7 +163,7 @@ def test_many_small_changes_end_as_one_large_one() -> None:
     """Blocks that fill, empty and are used again: every class is in one place, with all that is stored for it."""
     rows, queries = clustered(400, 12)
     config = HashConfig.flat_sketch(64, cells=7, cell_reach=20)  # all cells: their radii depend on what was in them
-    one, many = (WTAIndex.build(rows.copy(), config=config) for _ in range(2))
+    one, many = (ClassIndex.build(rows.copy(), config=config) for _ in range(2))
     rng = np.random.default_rng(3)
     for _ in range(200):
         ids = rng.choice(many.classes, rng.integers(1, 60), replace=False)

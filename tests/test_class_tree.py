@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyclass import _native
-from manyclass._reference_tree import ReferenceTree
+from manyclass._reference.class_tree import ReferenceTree
 
 Array = npt.NDArray[Any]
 

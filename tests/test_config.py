@@ -11,8 +11,8 @@ from cases import PIPELINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyclass import ConfigError, HashConfig, WTAIndex
-from manyclass.hasher import draw_signs, draw_windows
+from manyclass import ClassIndex, ConfigError, HashConfig
+from manyclass._windows_and_signs import draw_signs, draw_windows
 
 # Presets and properties
 
@@ -155,12 +155,12 @@ def test_a_window_wider_than_the_features_is_refused_with_one_that_fits(features
     config = HashConfig.paper(codes=30, bands=10)
     rows = np.random.default_rng(0).normal(size=(5, features)).astype(np.float32)
     if features == 16:
-        WTAIndex.build(rows, config=config)
+        ClassIndex.build(rows, config=config)
         return
     with pytest.raises(ConfigError, match=f"window=16 is wider than features={features}") as caught:
-        WTAIndex.build(rows, config=config)
+        ClassIndex.build(rows, config=config)
     name, value = str(caught.value).split("try ")[1].split("=")
-    WTAIndex.build(rows, config=config.with_(**{name: int(value)}))
+    ClassIndex.build(rows, config=config.with_(**{name: int(value)}))
 
 
 # for_problem
@@ -177,7 +177,7 @@ def test_every_size_gets_a_config_that_can_be_built(features: int, target: float
         config.check_features(features)
         if features < 5_000:
             small = config if config.bucket_bits < 16 else config.with_(bands=2, codes=2 * config.codes_per_band)
-            found = WTAIndex.build(rows, config=small).search(rows, 1, candidates=3)
+            found = ClassIndex.build(rows, config=small).search(rows, 1, candidates=3)
             assert (found.classes[:, 0] >= 0).all()
 
 
@@ -231,7 +231,7 @@ def test_more_memory_never_gives_a_smaller_index() -> None:
 @pytest.mark.parametrize("name", PIPELINES)
 def test_the_estimate_of_memory_is_near_the_measured(name: str) -> None:
     rows = np.random.default_rng(0).normal(size=(20_000, 32)).astype(np.float32)
-    index = WTAIndex.build(rows, config=PIPELINES[name])
+    index = ClassIndex.build(rows, config=PIPELINES[name])
     report = index.memory_report()
     measured = sum(size for part, size in report.items() if part != "rows")
     assert report["rows"] == 128

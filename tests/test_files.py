@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyclass import files
+from manyclass import _section_file as files
+from manyclass._section_file import BF16, read_sections, write_sections
 from manyclass.errors import CorruptFileError, FileError, FileVersionError, InputError, InputTypeError
-from manyclass.files import BF16, read_sections, write_sections
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 PREAMBLE = struct.Struct("<8sIIQI")  # without its own checksum
@@ -699,7 +699,7 @@ def test_killed_at_any_call_the_file_is_old_or_new_and_the_next_save_tidies_up(p
 SAVER = """
     import itertools, sys
     import numpy as np
-    from manyclass import files
+    from manyclass import _section_file as files
     files._CHUNK = 1 << 16
     path, first = sys.argv[1], int(sys.argv[2])
     for value in itertools.count(first):
@@ -736,7 +736,7 @@ def test_processes_saving_one_path_at_once_never_corrupt_it(path: Path) -> None:
     program = """
         import sys
         import numpy as np
-        from manyclass import files
+        from manyclass import _section_file as files
         files._CHUNK = 1 << 12
         for value in range(40):
             array = np.full(10_000 * int(sys.argv[2]), value, "<u4")

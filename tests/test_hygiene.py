@@ -15,7 +15,7 @@ import pytest
 from cases import PIPELINES, ROOT
 
 import manyclass as mc
-from manyclass import WTAIndex
+from manyclass import ClassIndex
 
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 
@@ -113,7 +113,7 @@ def test_no_large_file_is_tracked() -> None:
 def test_an_unknown_instruction_set_is_refused_with_the_choices() -> None:
     program = """
 import numpy as np, manyclass as mc
-for call in (mc.backend_info, lambda: mc.WTAIndex.build(np.eye(4, dtype=np.float32))):
+for call in (mc.backend_info, lambda: mc.ClassIndex.build(np.eye(4, dtype=np.float32))):
     try:
         call()
     except mc.ConfigError as error:
@@ -128,7 +128,7 @@ for call in (mc.backend_info, lambda: mc.WTAIndex.build(np.eye(4, dtype=np.float
 
 def test_an_unknown_backend_is_refused_with_the_choices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MANYCLASS_BACKEND", "gpu")
-    for call in (mc.backend_info, lambda: WTAIndex.build(np.eye(4, dtype=np.float32))):
+    for call in (mc.backend_info, lambda: ClassIndex.build(np.eye(4, dtype=np.float32))):
         with pytest.raises(mc.ConfigError, match="'gpu' is unknown; set it to 'native' or 'reference'"):
             call()
 
@@ -167,7 +167,7 @@ def in_child(work: Callable[[], bool], seconds: int = 10) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def searched(index: WTAIndex, queries: np.ndarray) -> list[list[int]]:
+def searched(index: ClassIndex, queries: np.ndarray) -> list[list[int]]:
     return index.search(queries, 3, candidates=50, threads=3).classes.tolist()
 
 
@@ -176,7 +176,7 @@ def searched(index: WTAIndex, queries: np.ndarray) -> list[list[int]]:
 @pytest.mark.parametrize("pipeline", ["paper", "flat sketch", "probes and sketch"])
 def test_a_forked_child_can_do_everything(pipeline: str) -> None:
     rows = np.random.default_rng(0).normal(size=(300, 40)).astype(np.float32)
-    index = WTAIndex.build(rows.copy(), config=PIPELINES[pipeline], threads=3)
+    index = ClassIndex.build(rows.copy(), config=PIPELINES[pipeline], threads=3)
     expected = searched(index, rows[:70])
 
     def work() -> bool:
@@ -184,7 +184,7 @@ def test_a_forked_child_can_do_everything(pipeline: str) -> None:
         index.refresh(slice(0, 100), rows=-rows[:100], threads=2)
         index.append(rows[:5])
         index.remove([200])
-        WTAIndex.build(rows, config=PIPELINES[pipeline], threads=2)
+        ClassIndex.build(rows, config=PIPELINES[pipeline], threads=2)
         # The child's child, too: nothing of the parent's threads may be waited for.
         return same and in_child(lambda: len(searched(index, rows[:70])) == 70)
 
@@ -196,7 +196,7 @@ def test_a_forked_child_can_do_everything(pipeline: str) -> None:
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_child_forked_while_others_search_and_refresh_is_whole() -> None:
     rows = np.random.default_rng(0).normal(size=(3_000, 40)).astype(np.float32)
-    index = WTAIndex.build(rows.copy(), config=PIPELINES["tables and sketch"])
+    index = ClassIndex.build(rows.copy(), config=PIPELINES["tables and sketch"])
     done = threading.Event()
 
     def search() -> None:

@@ -14,17 +14,17 @@ import pytest
 from cases import PIPELINES, Array, assert_same, exported_codes, exported_sketch, integers, problem
 from fuzz_loader import put_together, take_apart
 
-from manyclass import CorruptFileError, FileError, FileVersionError, HashConfig, ManyclassError, WTAIndex
+from manyclass import ClassIndex, CorruptFileError, FileError, FileVersionError, HashConfig, ManyclassError
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = ["", "ASCII", "Größe", "木", "😀", "line\nbreak", "nul\0byte", "lone \ud800 surrogate"]
 
 
-def saved(path: Path, pipeline: str, classes: int = 70, dtype: str = "float32") -> tuple[WTAIndex, Array]:
+def saved(path: Path, pipeline: str, classes: int = 70, dtype: str = "float32") -> tuple[ClassIndex, Array]:
     """Return an index with everything a file can hold, already saved at the path, and queries for it."""
     rows, bias, queries = problem(classes, 40)
     names = [NAMES[i % len(NAMES)] + str(i) for i in range(classes)]
-    index = WTAIndex.build(rows.astype(dtype), bias=bias, config=PIPELINES[pipeline], names=names)
+    index = ClassIndex.build(rows.astype(dtype), bias=bias, config=PIPELINES[pipeline], names=names)
     index.refresh([2, 5], rows=3 * queries[:2])
     index.append(queries[1:3], names=["new", ""])
     index.remove([3, classes // 2])
@@ -32,7 +32,7 @@ def saved(path: Path, pipeline: str, classes: int = 70, dtype: str = "float32") 
     return index, queries
 
 
-def assert_equal(left: WTAIndex, right: WTAIndex, queries: Array) -> None:
+def assert_equal(left: ClassIndex, right: ClassIndex, queries: Array) -> None:
     assert_same(integers(left, queries), integers(right, queries))
     first, second = left.search(queries, 5), right.search(queries, 5)
     for field in ("classes", "logits", "log_probs"):
@@ -49,7 +49,7 @@ def assert_equal(left: WTAIndex, right: WTAIndex, queries: Array) -> None:
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_loaded_index_answers_as_the_saved_one(pipeline: str, mmap: bool, tmp_path: Path) -> None:
     index, queries = saved(tmp_path / "index.mc", pipeline)
-    loaded = WTAIndex.load(tmp_path / "index.mc", mmap=mmap)
+    loaded = ClassIndex.load(tmp_path / "index.mc", mmap=mmap)
     assert_equal(index, loaded, queries)
     assert not np.isin(loaded.retrieve(queries, 72)[0], [3, 35]).any()
     if mmap:
@@ -60,7 +60,7 @@ def test_a_loaded_index_answers_as_the_saved_one(pipeline: str, mmap: bool, tmp_
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_loaded_index_goes_on_as_the_saved_one(pipeline: str, tmp_path: Path) -> None:
     index, queries = saved(tmp_path / "index.mc", pipeline)
-    loaded = WTAIndex.load(tmp_path / "index.mc")
+    loaded = ClassIndex.load(tmp_path / "index.mc")
     for each in (index, loaded):
         each.refresh([7, 1], rows=20 * queries[:2], bias=[9.0, -9.0])
         each.append(queries[:1], names=["last"])
@@ -77,20 +77,20 @@ def test_rows_keep_their_type(dtype: str, tmp_path: Path) -> None:
         pytest.importorskip("ml_dtypes", reason="NumPy has no bfloat16 of its own; install ml_dtypes to test it")
     index, queries = saved(tmp_path / "index.mc", "tables and sketch", dtype=dtype)
     for mmap in (False, True):
-        assert_equal(index, WTAIndex.load(tmp_path / "index.mc", mmap=mmap), queries)
+        assert_equal(index, ClassIndex.load(tmp_path / "index.mc", mmap=mmap), queries)
 
 
 @pytest.mark.parametrize("config", [HashConfig.paper(window=16, codes=8, bands=2), HashConfig.paper(codes=10, bands=2)])
 def test_wide_bucket_numbers_come_back(config: HashConfig, tmp_path: Path) -> None:
     rows, _, _ = problem(70, 40)
-    index = WTAIndex.build(rows, config=config)  # constant rows have no bucket: the largest number stands for that
+    index = ClassIndex.build(rows, config=config)  # constant rows have no bucket: the largest number stands for that
     index.save(tmp_path / "index.mc")
-    np.testing.assert_array_equal(exported_codes(WTAIndex.load(tmp_path / "index.mc")), exported_codes(index))
+    np.testing.assert_array_equal(exported_codes(ClassIndex.load(tmp_path / "index.mc")), exported_codes(index))
 
 
 def test_a_mapped_index_is_searched_and_refreshed_from_its_file_only(tmp_path: Path) -> None:
     _, queries = saved(tmp_path / "index.mc", "paper")
-    loaded = WTAIndex.load(tmp_path / "index.mc", mmap=True)
+    loaded = ClassIndex.load(tmp_path / "index.mc", mmap=True)
     loaded.refresh(slice(None))
     with pytest.raises(ManyclassError, match="read-only"):
         loaded.refresh([1], rows=queries[:1])
@@ -103,16 +103,16 @@ def test_a_mapped_index_is_searched_and_refreshed_from_its_file_only(tmp_path: P
 
 def test_rows_that_are_a_view_are_saved_as_seen(tmp_path: Path) -> None:
     wide = np.random.default_rng(0).normal(size=(90, 60)).astype(np.float32)
-    index = WTAIndex.build(wide[::-3, 5:45], config=PIPELINES["paper"])
+    index = ClassIndex.build(wide[::-3, 5:45], config=PIPELINES["paper"])
     index.save(tmp_path / "index.mc")
-    np.testing.assert_array_equal(WTAIndex.load(tmp_path / "index.mc").rows, wide[::-3, 5:45])
+    np.testing.assert_array_equal(ClassIndex.load(tmp_path / "index.mc").rows, wide[::-3, 5:45])
 
 
 def test_an_index_of_another_backend_loads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for pipeline in PIPELINES:
         index, queries = saved(tmp_path / "index.mc", pipeline)
         monkeypatch.setenv("MANYCLASS_BACKEND", "reference")
-        slow = WTAIndex.load(tmp_path / "index.mc")
+        slow = ClassIndex.load(tmp_path / "index.mc")
         slow.save(tmp_path / "slow.mc")
         monkeypatch.delenv("MANYCLASS_BACKEND")
         assert_same(integers(index, queries), integers(slow, queries))
@@ -124,7 +124,7 @@ def test_an_index_of_another_backend_loads(tmp_path: Path, monkeypatch: pytest.M
 
 def small_file(path: Path) -> bytes:
     rows, bias, _ = problem(6, 16)
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES["probes and sketch"], names=list("abcdef"))
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES["probes and sketch"], names=list("abcdef"))
     index.remove([2])
     index.save(path)
     return path.read_bytes()
@@ -140,10 +140,10 @@ def test_every_flipped_bit_is_refused(tmp_path: Path) -> None:
         content[bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
         with pytest.raises(CorruptFileError):
-            WTAIndex.load(path)
+            ClassIndex.load(path)
         content[bit // 8] ^= 1 << bit % 8
     path.write_bytes(content)
-    WTAIndex.load(path)
+    ClassIndex.load(path)
 
 
 def test_every_truncation_is_refused(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_every_truncation_is_refused(tmp_path: Path) -> None:
     for length in [*range(0, len(content), 5), len(content) - 1]:
         path.write_bytes(content[:length])
         with pytest.raises(CorruptFileError):
-            WTAIndex.load(path)
+            ClassIndex.load(path)
 
 
 def test_noise_is_refused(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_noise_is_refused(tmp_path: Path) -> None:
         for start in (b"", b"\x89MCLS\r\n\x1a"):
             path.write_bytes(start + rng.randbytes(length))
             with pytest.raises(CorruptFileError):
-                WTAIndex.load(path)
+                ClassIndex.load(path)
 
 
 def test_a_newer_format_and_another_kind_of_file_are_told_apart_from_damage(tmp_path: Path) -> None:
@@ -171,12 +171,12 @@ def test_a_newer_format_and_another_kind_of_file_are_told_apart_from_damage(tmp_
     struct.pack_into("<I", content, 28, zlib.crc32(content[:28]))
     path.write_bytes(content)
     with pytest.raises(FileVersionError, match="upgrade manyclass"):
-        WTAIndex.load(path)
+        ClassIndex.load(path)
     header, parts = take_apart(small_file(path))
     header["kind"] = "something else"
     path.write_bytes(put_together(header, parts))
     with pytest.raises(FileError, match="something else"):
-        WTAIndex.load(path)
+        ClassIndex.load(path)
 
 
 # Hostile files with right checksums (random ones, under sanitizers: test_sanitizers.py)
@@ -186,7 +186,7 @@ def forged(tmp_path: Path, pipeline: str, section: str, value: Array) -> Path:
     """Return a saved index in which one section has been replaced."""
     path = tmp_path / "index.mc"
     rows, bias, _ = problem(70, 16)
-    WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline], names=["x"] * 70).save(path)
+    ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline], names=["x"] * 70).save(path)
     header, parts = take_apart(path.read_bytes())
     at = next(i for i, known in enumerate(header["sections"]) if known["name"] == section)
     header["sections"][at]["shape"] = list(value.shape)
@@ -215,7 +215,7 @@ HOSTILE = [
 @pytest.mark.parametrize(("pipeline", "section", "value"), HOSTILE)
 def test_impossible_contents_are_refused(pipeline: str, section: str, value: Array, tmp_path: Path) -> None:
     with pytest.raises(CorruptFileError):
-        WTAIndex.load(forged(tmp_path, pipeline, section, value))
+        ClassIndex.load(forged(tmp_path, pipeline, section, value))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 3e38])
@@ -226,7 +226,7 @@ def test_bad_rows_in_a_file_never_become_bad_logits(pipeline: str, value: float,
     queries = np.ones((2, 16), np.float32)
     for action in ("search", "retrieve", "check"):
         with pytest.raises(ManyclassError):
-            getattr(WTAIndex.load(path), action)(queries)
+            getattr(ClassIndex.load(path), action)(queries)
 
 
 def test_a_removed_class_that_the_file_still_files_is_not_found(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_removed_class_that_the_file_still_files_is_not_found(tmp_path: Path) 
     rows, bias, queries = problem(70, 16)
     for pipeline in PIPELINES:
         path = tmp_path / "index.mc"
-        index = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+        index = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
         index.remove([1])
         index.save(path)
         header, parts = take_apart(path.read_bytes())
@@ -242,7 +242,7 @@ def test_a_removed_class_that_the_file_still_files_is_not_found(tmp_path: Path) 
         parts[at] = b"\1" * 70
         path.write_bytes(put_together(header, parts))
         try:
-            found = WTAIndex.load(path).search(queries, 5).classes
+            found = ClassIndex.load(path).search(queries, 5).classes
         except CorruptFileError:
             continue
         assert (found == -1).all(), pipeline
@@ -258,7 +258,7 @@ def load_with_little_memory(path: Path) -> subprocess.CompletedProcess[str]:
     program = """
 import sys, manyclass
 try:
-    manyclass.WTAIndex.load(sys.argv[1])
+    manyclass.ClassIndex.load(sys.argv[1])
 except manyclass.FileError:
     print("refused")
 """
@@ -280,7 +280,7 @@ except manyclass.FileError:
 def test_a_small_file_cannot_ask_for_much_memory(changes: dict[str, int], classes: int, tmp_path: Path) -> None:
     path = tmp_path / "index.mc"
     rows = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
-    WTAIndex.build(rows[:classes], config=HashConfig.paper(codes=6, bands=3)).save(path)
+    ClassIndex.build(rows[:classes], config=HashConfig.paper(codes=6, bands=3)).save(path)
     header, parts = take_apart(path.read_bytes())
     header["meta"]["config"] |= changes
     at = next(i for i, known in enumerate(header["sections"]) if known["name"] == "codes")
@@ -295,7 +295,7 @@ def test_a_small_file_cannot_ask_for_much_memory(changes: dict[str, int], classe
 
 def test_a_file_without_classes_cannot_ask_for_many_features(tmp_path: Path) -> None:
     path = tmp_path / "index.mc"
-    WTAIndex.build(np.zeros((1, 16), np.float32)[:0], config=HashConfig.paper(codes=2000, bands=1000)).save(path)
+    ClassIndex.build(np.zeros((1, 16), np.float32)[:0], config=HashConfig.paper(codes=2000, bands=1000)).save(path)
     header, parts = take_apart(path.read_bytes())
     header["meta"]["features"] = 2**24
     header["sections"][0]["shape"] = [0, 2**24]
@@ -311,7 +311,7 @@ def test_the_golden_file_gives_the_stored_answer() -> None:
     stored = json.loads((GOLDEN / "index-v1.json").read_text())
     queries = np.array(stored["queries"], np.float32)
     for mmap in (False, True):
-        index = WTAIndex.load(GOLDEN / "index-v1.mc", mmap=mmap)
+        index = ClassIndex.load(GOLDEN / "index-v1.mc", mmap=mmap)
         np.testing.assert_array_equal(index.retrieve(queries)[0], stored["candidates"])
         found = index.search(queries, 5)
         np.testing.assert_array_equal(found.classes, stored["classes"])
@@ -322,7 +322,7 @@ def test_the_golden_file_gives_the_stored_answer() -> None:
 
 def test_the_golden_file_hashes_as_today() -> None:
     """The generator behind windows and signs is part of the format: re-hashing an old file must change nothing."""
-    index = WTAIndex.load(GOLDEN / "index-v1.mc")
+    index = ClassIndex.load(GOLDEN / "index-v1.mc")
     codes, (bits, factors, biases) = exported_codes(index), exported_sketch(index, "sketch")
     index.refresh(slice(None))
     np.testing.assert_array_equal(exported_codes(index), codes)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from manyclass import _native
-from manyclass._reference_pairs import ReferencePairs
-from manyclass._reference_rows import RowRule
+from manyclass._reference.row_products import ReferencePairs
+from manyclass._reference.row_update import RowRule
 
 SIZES = [
     (1, 1, 1, 1),

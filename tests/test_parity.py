@@ -17,9 +17,9 @@ from cases import (
     updates,
 )
 
-from manyclass import HashConfig, WTAIndex, _native
-from manyclass import _reference as spec
-from manyclass.hasher import draw_windows
+from manyclass import ClassIndex, HashConfig, _native
+from manyclass._reference import stages as spec
+from manyclass._windows_and_signs import draw_windows
 
 SIZES = [(classes, 40) for classes in (1, 31, 32, 33, 70, 333)] + [
     (70, features) for features in (1, 7, 8, 16, 17, 65, 129, 300)
@@ -33,16 +33,16 @@ CASES = [
 ]
 
 
-def twins(rows: Array, bias: Array | None, config: HashConfig) -> tuple[WTAIndex, WTAIndex]:
+def twins(rows: Array, bias: Array | None, config: HashConfig) -> tuple[ClassIndex, ClassIndex]:
     """Return the same index in the native core and in NumPy, each with rows of its own."""
     built = []
     for name in ("native", "reference"):
         with backend(name):
-            built.append(WTAIndex.build(rows.copy(), bias=bias, config=config))
+            built.append(ClassIndex.build(rows.copy(), bias=bias, config=config))
     return built[0], built[1]
 
 
-def assert_logits_match(left: WTAIndex, right: WTAIndex, queries: Array, candidates: int) -> None:
+def assert_logits_match(left: ClassIndex, right: ClassIndex, queries: Array, candidates: int) -> None:
     ids, logits = left.retrieve(queries, candidates)
     _, expected = right.retrieve(queries, candidates)
     count, present = left.classes, ids >= 0
@@ -89,8 +89,8 @@ def test_raw_bfloat16_bits_are_read_as_the_upper_half_of_a_float32(pipeline: str
     bits = (rows.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     for name in _native.available_simd():
         _native.use_simd(name)
-        wide = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
-        narrow = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+        wide = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+        narrow = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
         narrow._state.bind_rows(bits, 3)
         narrow.refresh(slice(None))
         assert_same(integers(wide, queries), integers(narrow, queries))
@@ -129,7 +129,7 @@ def test_every_instruction_set_gives_the_same_integers(pipeline: str, simd: None
     seen = []
     for name in _native.available_simd():
         _native.use_simd(name)
-        index = WTAIndex.build(rows.copy(), bias=bias, config=PIPELINES[pipeline])
+        index = ClassIndex.build(rows.copy(), bias=bias, config=PIPELINES[pipeline])
         states = [integers(index, queries)]
         for change in updates(129, 333).values():
             change(index)
@@ -149,7 +149,7 @@ def test_every_instruction_set_gives_the_same_logits_but_for_rounding(dtype: str
         exact, allowed = dense_logits(rows, bias, queries), rounding(rows, bias, queries)
         for name in _native.available_simd():
             _native.use_simd(name)
-            index = WTAIndex.build(rows, bias=bias, config=HashConfig.exhaustive())
+            index = ClassIndex.build(rows, bias=bias, config=HashConfig.exhaustive())
             assert (np.abs(index.retrieve(queries)[1] - exact) <= allowed).all(), (name, features)
 
 
@@ -160,7 +160,7 @@ def test_any_number_of_threads_gives_identical_results(pipeline: str, count: int
     queries = np.maximum(np.random.default_rng(count).normal(size=(count, 40)), 0).astype(np.float32)
     seen = []
     for threads in (1, 2, 3, 5):
-        index = WTAIndex.build(rows.copy(), bias=bias, config=PIPELINES[pipeline], threads=threads)
+        index = ClassIndex.build(rows.copy(), bias=bias, config=PIPELINES[pipeline], threads=threads)
         index.refresh(np.arange(0, 333, 2), rows=rows[:167], threads=threads)
         found = index.search(queries, 10, candidates=40, threads=threads)
         results = integers(index, queries, 40, threads=threads)
@@ -174,7 +174,7 @@ def test_any_number_of_threads_gives_identical_results(pipeline: str, count: int
 def test_a_batch_gives_each_query_what_it_gets_alone(pipeline: str) -> None:
     rows, bias, _ = problem(333, 40)
     queries = np.random.default_rng(1).normal(size=(130, 40)).astype(np.float32)  # over two blocks of 64
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
     ids, logits = index.retrieve(queries, 40)
     for q, query in enumerate(queries):
         alone, alone_logits = index.retrieve(query, 40)
@@ -186,7 +186,7 @@ def test_a_batch_gives_each_query_what_it_gets_alone(pipeline: str) -> None:
 def test_large_and_small_batches_add_up_in_the_same_order(dtype: str) -> None:
     rows, bias, _ = problem(64, 2051)
     queries = np.random.default_rng(1).normal(size=(65, 2051)).astype(np.float32)
-    index = WTAIndex.build(rows.astype(dtype), bias=bias, config=HashConfig.exhaustive())
+    index = ClassIndex.build(rows.astype(dtype), bias=bias, config=HashConfig.exhaustive())
     together = index.retrieve(queries)[1]
     alone = np.stack([index.retrieve(query)[1] for query in queries])
     np.testing.assert_array_equal(together, alone)
@@ -204,7 +204,7 @@ def test_votes_are_right_on_both_sides_of_a_block_of_classes(classes: int) -> No
     config = HashConfig.paper(window=4, codes=6, bands=3, candidates=50)
     rng = np.random.default_rng(classes)
     rows = rng.normal(size=(classes, 16)).astype(np.float32)
-    index = WTAIndex.build(rows, config=config)
+    index = ClassIndex.build(rows, config=config)
     more = rng.normal(size=(40, 16)).astype(np.float32)
     index.append(more)
     edge = np.unique([65_500, 65_534, 65_535, 65_536, classes - 1, classes, classes + 39])

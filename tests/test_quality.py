@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from cases import PIPELINES, Array, dense_logits
 
-from manyclass import HashConfig, WTAIndex
+from manyclass import ClassIndex, HashConfig
 from manyclass.quality import CHUNK, Quality
 
 CLASSES, FEATURES, K = 500, 40, 5
@@ -19,7 +19,9 @@ def made(seed: int = 0) -> tuple[Array, Array, Array, Array]:
     return rows, rng.normal(size=CLASSES).astype(np.float32), queries, labels
 
 
-def brute_force(index: WTAIndex, bias: Array, queries: Array, labels: Array | None, candidates: int, k: int) -> Quality:
+def brute_force(
+    index: ClassIndex, bias: Array, queries: Array, labels: Array | None, candidates: int, k: int
+) -> Quality:
     """Return the figures by their definitions, one query at a time."""
     logits = dense_logits(index.rows, bias, queries)
     if len(index._state.removed()):
@@ -54,7 +56,7 @@ def assert_close(measured: Quality, expected: Quality) -> None:
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_the_figures_are_those_of_brute_force(pipeline: str, candidates: int, labelled: bool) -> None:
     rows, bias, queries, labels = made()
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
     measured = index.check(queries, labels if labelled else None, k=K, candidates=candidates)
     exhaustive = pipeline == "exhaustive"
     expected = brute_force(index, bias, queries, labels if labelled else None, CLASSES if exhaustive else candidates, K)
@@ -67,7 +69,7 @@ def test_the_figures_are_those_of_brute_force(pipeline: str, candidates: int, la
 
 def test_removed_classes_do_not_count() -> None:
     rows, bias, queries, labels = made(1)
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES["flat sketch"])
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES["flat sketch"])
     index.remove(np.unique(labels)[:20])
     assert_close(index.check(queries, labels, k=K, candidates=30), brute_force(index, bias, queries, labels, 30, K))
 
@@ -75,7 +77,7 @@ def test_removed_classes_do_not_count() -> None:
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 def test_rows_of_any_type_are_compared_as_they_are(dtype: str) -> None:
     rows, bias, queries, labels = made(2)
-    index = WTAIndex.build(rows.astype(dtype), bias=bias, config=HashConfig.exhaustive())
+    index = ClassIndex.build(rows.astype(dtype), bias=bias, config=HashConfig.exhaustive())
     measured = index.check(queries, labels, k=K)
     assert (measured.recall, measured.agreement) == (1, 1)
     assert measured.missed_mass == pytest.approx(0, abs=1e-4)
@@ -85,7 +87,7 @@ def test_more_classes_than_one_chunk_are_compared_exactly() -> None:
     rng = np.random.default_rng(3)
     rows = rng.normal(size=(2 * CHUNK + 7, 8)).astype(np.float32)
     queries = rng.normal(size=(5, 8)).astype(np.float32)
-    index = WTAIndex.build(rows, config=HashConfig.flat_sketch(64))
+    index = ClassIndex.build(rows, config=HashConfig.flat_sketch(64))
     bias = np.zeros(len(rows), np.float32)
     assert_close(index.check(queries, k=K, candidates=200), brute_force(index, bias, queries, None, 200, K))
 
@@ -99,18 +101,18 @@ def test_kept_is_accuracy_divided_by_exact_accuracy() -> None:
 
 def test_one_query_and_one_label_are_enough() -> None:
     rows, bias, queries, labels = made()
-    index = WTAIndex.build(rows, bias=bias, config=HashConfig.exhaustive())
+    index = ClassIndex.build(rows, bias=bias, config=HashConfig.exhaustive())
     assert index.check(queries[0], labels[0]).queries == 1
 
 
 def test_a_constant_query_that_finds_nothing_misses_everything() -> None:
     rows, _, _, _ = made()
-    index = WTAIndex.build(rows, config=PIPELINES["paper"])
+    index = ClassIndex.build(rows, config=PIPELINES["paper"])
     measured = index.check(np.ones((3, FEATURES), np.float32), k=K, candidates=10)
     assert (measured.recall, measured.agreement, measured.missed_mass) == (0, 0, 1)
 
 
 def test_nothing_asked_is_nothing_missed() -> None:
     rows, _, _, _ = made()
-    measured = WTAIndex.build(rows, config=PIPELINES["paper"]).check(np.empty((0, FEATURES), np.float32))
+    measured = ClassIndex.build(rows, config=PIPELINES["paper"]).check(np.empty((0, FEATURES), np.float32))
     assert (measured.recall, measured.agreement, measured.missed_mass) == (1, 1, 0)

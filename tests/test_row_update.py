@@ -5,8 +5,8 @@ import pytest
 from cases import Array
 
 from manyclass import _native
-from manyclass import _reference_rows as spec
-from manyclass._reference_rows import RowRule
+from manyclass._reference import row_update as spec
+from manyclass._reference.row_update import RowRule
 
 RULES = {
     "sgd": RowRule.sgd(lr=0.1),

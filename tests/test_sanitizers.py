@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from cases import PIPELINES, ROOT, problem
 
-from manyclass import WTAIndex
+from manyclass import ClassIndex
 
 FUZZ_CASES = int(os.environ.get("MANYCLASS_FUZZ_CASES", "400"))
 ROUNDS = os.environ.get("MANYCLASS_DRIVER_ROUNDS", "60")
@@ -111,7 +111,7 @@ def test_the_sanitized_core_is_the_one_that_runs(sanitized: list[str]) -> None:
 def test_hostile_files_give_typed_errors_only(sanitized: list[str], name: str, tmp_path: Path) -> None:
     rows, bias, _ = problem(12, 16, seed=3)
     names = [f"Klasse {number} – ß" for number in range(12)]
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES[name], names=names)
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES[name], names=names)
     index.remove([4])
     index.save(tmp_path / "good.mc")
     printed = run(
@@ -137,7 +137,7 @@ def misaligned(array):
 
 rows = np.random.default_rng(0).normal(size=(40, 32)).astype(np.float32)
 bias = np.linspace(0, 1, 40, dtype=np.float32)
-index = mc.WTAIndex.build(rows, bias=misaligned(bias), config=mc.HashConfig.flat_sketch(64))
+index = mc.ClassIndex.build(rows, bias=misaligned(bias), config=mc.HashConfig.flat_sketch(64))
 index.search(misaligned(rows[:3]))
 index.refresh(misaligned(np.array([1, 5])), rows=misaligned(rows[2:4]), bias=misaligned(bias[:2]))
 index.append(misaligned(rows[:2]), bias=misaligned(bias[:2]))
@@ -158,13 +158,13 @@ for config in PIPELINES.values():
     for classes, features in ((1, 16), (33, 17), (70, 65), (5, 2)):
         config = fitted(config, features)
         rows, bias, queries = problem(classes, features)
-        index = mc.WTAIndex.build(rows, bias=bias, config=config)
+        index = mc.ClassIndex.build(rows, bias=bias, config=config)
         for change in updates(features, classes).values():
             change(index)
             integers(index, queries)
             index.search(np.tile(queries, (12, 1)), 3, threads=3)
         index.save(sys.argv[1])
-        mc.WTAIndex.load(sys.argv[1], mmap=True).check(queries)
+        mc.ClassIndex.load(sys.argv[1], mmap=True).check(queries)
 """
     run([*sanitized, "-c", program, tmp_path / "index.mc"], **SANITIZER_OPTIONS)
-    assert np.isfinite(WTAIndex.load(tmp_path / "index.mc").rows).all()
+    assert np.isfinite(ClassIndex.load(tmp_path / "index.mc").rows).all()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from cases import Array, dense_logits, exported_sketch
 
-from manyclass import HashConfig, WTAIndex
-from manyclass import _reference as spec
-from manyclass.hasher import draw_signs
+from manyclass import ClassIndex, HashConfig
+from manyclass._reference import stages as spec
+from manyclass._windows_and_signs import draw_signs
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
@@ -78,7 +78,7 @@ def test_more_bits_find_more() -> None:
     best = dense_logits(rows, None, queries).argmax(1)
     recalls = []
     for bits in (32, 128, 1024):
-        index = WTAIndex.build(rows, config=HashConfig.flat_sketch(bits))
+        index = ClassIndex.build(rows, config=HashConfig.flat_sketch(bits))
         recalls.append((index.retrieve(queries, 20)[0] == best[:, None]).any(1).mean())
     assert recalls == sorted(recalls)
     assert recalls[-1] == 1
@@ -89,7 +89,7 @@ def test_a_longer_sketch_behind_the_scan_finds_more_among_as_few_candidates() ->
     best = dense_logits(rows, None, queries).argmax(1)
     recalls = []
     for config in (HashConfig.flat_sketch(64), HashConfig.flat_sketch(64, 512, breadth=30)):
-        found, _ = WTAIndex.build(rows, config=config).retrieve(queries, 5)
+        found, _ = ClassIndex.build(rows, config=config).retrieve(queries, 5)
         recalls.append((found == best[:, None]).any(1).mean())
     assert recalls[1] > recalls[0]
 
@@ -115,20 +115,20 @@ def test_among_equal_rows_the_largest_biases_win(tables: bool) -> None:
         config = HashConfig.paper(codes=30, bands=10, sketch_bits=96, breadth=100)
     bias = np.random.default_rng(0).permutation(np.linspace(-3, 3, 50)).astype(np.float32)
     rows = np.tile(normal(1, 32), (50, 1))
-    found, _ = WTAIndex.build(rows, bias=bias, config=config).retrieve(normal(32, seed=1) / 9 + rows[0], 10)
+    found, _ = ClassIndex.build(rows, bias=bias, config=config).retrieve(normal(32, seed=1) / 9 + rows[0], 10)
     np.testing.assert_array_equal(found, np.sort(np.argsort(-bias)[:10]))
 
 
 def test_a_zero_query_ranks_by_bias() -> None:
     bias = np.random.default_rng(0).permutation(np.linspace(-3, 3, 50)).astype(np.float32)
-    index = WTAIndex.build(normal(50, 32), bias=bias, config=HashConfig.flat_sketch(96))
+    index = ClassIndex.build(normal(50, 32), bias=bias, config=HashConfig.flat_sketch(96))
     found = index.search(np.zeros(32, np.float32), 5, candidates=5)
     np.testing.assert_array_equal(found.classes, np.argsort(-bias)[:5])
     np.testing.assert_allclose(found.logits, np.sort(bias)[::-1][:5])
 
 
 def test_without_bias_a_zero_query_takes_the_lowest_ids() -> None:
-    index = WTAIndex.build(normal(50, 32), config=HashConfig.flat_sketch(96))
+    index = ClassIndex.build(normal(50, 32), config=HashConfig.flat_sketch(96))
     np.testing.assert_array_equal(index.retrieve(np.zeros(32, np.float32), 4)[0], [0, 1, 2, 3])
 
 
@@ -139,7 +139,7 @@ def test_norms_and_biases_that_outgrow_the_scale_are_still_ranked(growth: float,
     if tables:
         config = HashConfig.paper(window=4, codes=60, bands=30, sketch_bits=256, breadth=20)
     rows, bias = normal(300, 32), normal(300, seed=1) / 8
-    index = WTAIndex.build(rows, bias=bias, config=config)
+    index = ClassIndex.build(rows, bias=bias, config=config)
     kind = "sketch" if tables else "scan"
     before = index._state.sketch_scales(kind)
     index.refresh([11], rows=np.float32(growth) * normal(1, 32, seed=2))
@@ -154,7 +154,7 @@ def test_norms_and_biases_that_outgrow_the_scale_are_still_ranked(growth: float,
 
 def test_scales_that_grew_cost_the_others_at_most_rounding() -> None:
     rows, queries = normal(300, 32), normal(30, 32, seed=1)
-    index = WTAIndex.build(rows, config=HashConfig.flat_sketch(256))
+    index = ClassIndex.build(rows, config=HashConfig.flat_sketch(256))
     best = dense_logits(rows, None, queries).argmax(1)
     index.refresh([5], rows=20 * rows[5:6])
     index.refresh([5], rows=rows[5:6] / 20)

@@ -21,7 +21,7 @@ from cases import (
     updates,
 )
 
-from manyclass import HashConfig, WTAIndex
+from manyclass import ClassIndex, HashConfig
 
 WITHOUT_SKETCH = [name for name, config in PIPELINES.items() if not (config.scan_bits or config.sketch_bits)]
 WITH_TABLES = [name for name, config in PIPELINES.items() if config.bands]
@@ -43,13 +43,13 @@ def test_a_refreshed_index_is_the_index_of_the_new_rows(pipeline: str, in_place:
     changed, new_bias = rows.copy(), bias.copy()
     changed[ids] = normal(*rows[ids].shape, seed=1)
     new_bias[ids] += 1
-    index = WTAIndex.build(rows, bias=bias, config=config)
+    index = ClassIndex.build(rows, bias=bias, config=config)
     if in_place:
         rows[ids] = changed[ids]
         index.refresh(ids, bias=new_bias[ids])
     else:
         index.refresh(ids, rows=changed[ids], bias=new_bias[ids])
-    fresh = WTAIndex.build(changed, bias=new_bias, config=config)
+    fresh = ClassIndex.build(changed, bias=new_bias, config=config)
     index._set_vote_weights(fresh._vote_weights)
     assert_same(integers(index, queries), integers(fresh, queries))
     np.testing.assert_array_equal(index.search(queries).logits, fresh.search(queries).logits)
@@ -59,10 +59,10 @@ def test_a_refreshed_index_is_the_index_of_the_new_rows(pipeline: str, in_place:
 @pytest.mark.parametrize("pipeline", WITH_TABLES)
 def test_tables_after_many_changes_are_those_of_a_fresh_build(pipeline: str) -> None:
     rows, bias, queries = problem(333, 40)
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
     for change in updates(40, 333).values():
         change(index)
-    fresh = WTAIndex.build(index.rows.copy(), config=PIPELINES[pipeline])
+    fresh = ClassIndex.build(index.rows.copy(), config=PIPELINES[pipeline])
     fresh.remove([0, 335])
     np.testing.assert_array_equal(exported_codes(index), exported_codes(fresh))
     for query in queries:
@@ -72,7 +72,7 @@ def test_tables_after_many_changes_are_those_of_a_fresh_build(pipeline: str) -> 
 def test_a_refresh_of_unchanged_rows_changes_nothing() -> None:
     for config in PIPELINES.values():
         rows, bias, queries = problem(70, 40)
-        index = WTAIndex.build(rows, bias=bias, config=config)
+        index = ClassIndex.build(rows, bias=bias, config=config)
         before = integers(index, queries)
         index.refresh(slice(None))
         index.refresh([3, 3, 3])
@@ -82,7 +82,7 @@ def test_a_refresh_of_unchanged_rows_changes_nothing() -> None:
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_class_is_found_through_its_new_row_right_after_the_refresh(pipeline: str) -> None:
     config = PIPELINES[pipeline]
-    index = WTAIndex.build(normal(300, 40), config=config)
+    index = ClassIndex.build(normal(300, 40), config=config)
     wide = config.cell_reach if config.cells else 20  # of cells, those that are not scanned hide their classes
     for round_ in range(30):
         moved = 3 * normal(1, 40, seed=100 + round_)
@@ -95,7 +95,7 @@ def test_a_class_is_found_through_its_new_row_right_after_the_refresh(pipeline: 
 def test_a_bias_alone_can_be_refreshed() -> None:
     rows, bias, queries = problem(70, 40)
     for config in PIPELINES.values():
-        index = WTAIndex.build(rows, bias=bias, config=config)
+        index = ClassIndex.build(rows, bias=bias, config=config)
         index.refresh([4, 9], bias=[1.5, -2.5])
         expected = bias.copy()
         expected[[4, 9]] = 1.5, -2.5
@@ -114,9 +114,9 @@ def test_a_bias_alone_can_be_refreshed() -> None:
 def test_appending_is_building_with_more_rows(pipeline: str) -> None:
     rows, bias, queries = problem(200, 40)
     config = PIPELINES[pipeline].with_(always=0)
-    whole = WTAIndex.build(rows, bias=bias, config=config)
+    whole = ClassIndex.build(rows, bias=bias, config=config)
     for first in (0, 1, 150):
-        index = WTAIndex.build(rows[:first], bias=bias[:first], config=config)
+        index = ClassIndex.build(rows[:first], bias=bias[:first], config=config)
         for begin in range(first, 200, 37):
             added = index.append(rows[begin : begin + 37], bias=bias[begin : begin + 37])
             assert added == range(begin, min(200, begin + 37))
@@ -128,7 +128,7 @@ def test_appending_is_building_with_more_rows(pipeline: str) -> None:
 def test_appended_classes_are_found_and_the_callers_rows_stay_his(pipeline: str) -> None:
     rows = normal(100, 40)
     kept, more = rows.copy(), 3 * normal(3, 40, seed=1)
-    index = WTAIndex.build(rows, config=PIPELINES[pipeline], names=[str(i) for i in range(100)])
+    index = ClassIndex.build(rows, config=PIPELINES[pipeline], names=[str(i) for i in range(100)])
     assert index.append(more, names=["a", "b", "c"]) == range(100, 103)
     assert index.classes == 103
     assert index.names is not None
@@ -142,14 +142,14 @@ def test_appended_classes_are_found_and_the_callers_rows_stay_his(pipeline: str)
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_removed_class_never_comes_back(pipeline: str, tmp_path: Path) -> None:
     rows, bias, queries = problem(70, 40)
-    index = WTAIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
     gone = np.unique(np.append(index._always[:3], np.arange(10, 40))).astype(np.int64)
     index.remove(gone)
     index.refresh(slice(None))
     index.refresh(gone[:3], rows=5 * queries[:3], bias=[100.0, 100.0, 100.0])
     index.append(rows[:4])
     index.save(tmp_path / "index.mc")
-    for checked in (index, WTAIndex.load(tmp_path / "index.mc")):
+    for checked in (index, ClassIndex.load(tmp_path / "index.mc")):
         found, _ = checked.retrieve(queries, 74)
         assert not np.isin(found, gone).any()
         assert not np.isin(checked.search(queries, 10).classes, gone).any()
@@ -160,7 +160,7 @@ def test_a_removed_class_never_comes_back(pipeline: str, tmp_path: Path) -> None
 def test_all_classes_can_be_removed() -> None:
     rows, bias, queries = problem(70, 40)
     for config in PIPELINES.values():
-        index = WTAIndex.build(rows, bias=bias, config=config)
+        index = ClassIndex.build(rows, bias=bias, config=config)
         index.remove(slice(None))
         assert (index.search(queries, 3).classes == -1).all()
         index.append(rows[5:6])
@@ -169,7 +169,7 @@ def test_all_classes_can_be_removed() -> None:
 
 def test_rebinding_looks_at_the_new_array() -> None:
     rows, bias, queries = problem(70, 40)
-    index = WTAIndex.build(rows, bias=bias, config=HashConfig.exhaustive())
+    index = ClassIndex.build(rows, bias=bias, config=HashConfig.exhaustive())
     moved = 2 * rows.astype(np.float64)
     index.rebind(moved)
     assert index.rows is moved
@@ -184,13 +184,13 @@ def test_rebinding_looks_at_the_new_array() -> None:
 @pytest.mark.parametrize("pipeline", WITH_TABLES)
 def test_tables_stay_small_over_many_refreshes(pipeline: str) -> None:
     rng = np.random.default_rng(0)
-    index = WTAIndex.build(normal(2_000, 40), config=PIPELINES[pipeline])
+    index = ClassIndex.build(normal(2_000, 40), config=PIPELINES[pipeline])
     before = sum(index.memory_report().values())
     for _ in range(200):
         ids = rng.choice(2_000, size=rng.integers(1, 200), replace=False)
         index.refresh(ids, rows=rng.normal(size=(len(ids), 40)).astype(np.float32))
     assert sum(index.memory_report().values()) < 2 * before
-    fresh = WTAIndex.build(index.rows, config=index.config)
+    fresh = ClassIndex.build(index.rows, config=index.config)
     np.testing.assert_array_equal(exported_codes(index), exported_codes(fresh))
     query = normal(40, seed=1)
     np.testing.assert_array_equal(index.votes(query), fresh.votes(query))
@@ -198,13 +198,13 @@ def test_tables_stay_small_over_many_refreshes(pipeline: str) -> None:
 
 def test_classes_crowding_into_one_bucket_and_leaving_it_are_all_kept() -> None:
     rows = normal(500, 32)
-    index = WTAIndex.build(rows, config=HashConfig.paper(window=4, codes=10, bands=5))
+    index = ClassIndex.build(rows, config=HashConfig.paper(window=4, codes=10, bands=5))
     same = np.tile(normal(1, 32, seed=1), (500, 1))
     for _ in range(3):
         index.refresh(slice(None), rows=same)
         assert (index.votes(same[0]) == 5).all()
         index.refresh(slice(None), rows=normal(500, 32))
-    fresh = WTAIndex.build(normal(500, 32), config=index.config)
+    fresh = ClassIndex.build(normal(500, 32), config=index.config)
     for query in normal(5, 32, seed=2):
         np.testing.assert_array_equal(index.votes(query), fresh.votes(query))
 
@@ -238,7 +238,7 @@ class Versions:
 def test_searches_beside_a_refresh_see_each_row_whole_and_every_class(pipeline: str, threads: int) -> None:
     classes, features = 400, 40
     versions = Versions(classes, features)
-    index = WTAIndex.build(
+    index = ClassIndex.build(
         versions.patterns[0].copy(), config=PIPELINES[pipeline].with_(breadth=6, cell_reach=60)
     )  # all cells
     failures: list[str] = []
@@ -287,7 +287,7 @@ def test_searches_beside_a_refresh_see_each_row_whole_and_every_class(pipeline: 
 @pytest.mark.parametrize("pipeline", ["paper", "flat sketch", "probes and sketch", "exhaustive"])
 def test_appends_and_removals_beside_searches_are_safe(pipeline: str) -> None:
     rows = normal(300, 40)
-    index = WTAIndex.build(rows[:100], config=PIPELINES[pipeline])
+    index = ClassIndex.build(rows[:100], config=PIPELINES[pipeline])
     failures: list[BaseException] = []
     removed: list[int] = []
     done = threading.Event()
@@ -330,7 +330,7 @@ import manyclass as mc
 path = sys.argv[1]
 rows = np.random.default_rng(0).normal(size=(2000, 40)).astype(np.float32)
 for _ in range(3):
-    index = mc.WTAIndex.build(rows[:100], config=mc.HashConfig.paper(codes=30, bands=10))
+    index = mc.ClassIndex.build(rows[:100], config=mc.HashConfig.paper(codes=30, bands=10))
     done, failures = threading.Event(), []
 
     def read():
@@ -359,9 +359,9 @@ for _ in range(3):
 def test_threads_that_refresh_different_classes_do_not_disturb_each_other() -> None:
     rows, new = normal(400, 40), normal(400, 40, seed=1)
     for config in PIPELINES.values():
-        index = WTAIndex.build(rows.copy(), config=config)
+        index = ClassIndex.build(rows.copy(), config=config)
 
-        def refresh(part: int, index: WTAIndex = index) -> None:
+        def refresh(part: int, index: ClassIndex = index) -> None:
             for begin in range(part, 400, 40):
                 index.refresh(slice(begin, begin + 10), rows=new[begin : begin + 10])
 
@@ -372,7 +372,7 @@ def test_threads_that_refresh_different_classes_do_not_disturb_each_other() -> N
             worker.join()
         np.testing.assert_array_equal(index.rows, new)
         if config.bands:
-            np.testing.assert_array_equal(exported_codes(index), exported_codes(WTAIndex.build(new, config=config)))
+            np.testing.assert_array_equal(exported_codes(index), exported_codes(ClassIndex.build(new, config=config)))
 
 
 def test_the_detector_notices_a_torn_row() -> None:
@@ -386,6 +386,6 @@ def test_the_detector_notices_a_torn_row() -> None:
 def test_the_reference_can_be_updated_too() -> None:
     rows, bias, queries = problem(33, 40)
     with backend("reference"):
-        index = WTAIndex.build(rows, bias=bias, config=PIPELINES["probes and sketch"])
+        index = ClassIndex.build(rows, bias=bias, config=PIPELINES["probes and sketch"])
     index.refresh([3], rows=3 * queries[:1])
     assert 3 in index.search(queries[0], 3).classes

@@ -9,9 +9,9 @@ from cases import ABSENT, Array, exported_codes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyclass import HashConfig, WTAIndex
-from manyclass import _reference as spec
-from manyclass.hasher import draw_windows
+from manyclass import ClassIndex, HashConfig
+from manyclass._reference import stages as spec
+from manyclass._windows_and_signs import draw_windows
 
 
 def collision_probability(left: Array, right: Array, window: int) -> float:
@@ -27,7 +27,7 @@ def collision_probability(left: Array, right: Array, window: int) -> float:
 def agreeing_codes(left: Array, right: Array, window: int, codes: int, seed: int) -> int:
     """Return how many of the library's codes agree: votes of an index with one code per band."""
     config = HashConfig.paper(window=window, codes=codes, bands=codes, seed=seed)
-    return int(WTAIndex.build(left[None], config=config).votes(right)[0])
+    return int(ClassIndex.build(left[None], config=config).votes(right)[0])
 
 
 def correlated_pair(features: int, correlation: float, seed: int) -> tuple[Array, Array]:
@@ -84,7 +84,7 @@ def test_codes_of_one_band_are_as_good_as_independent() -> None:
     bands, rates = 64, []
     for seed in range(400):
         config = HashConfig.paper(window=4, codes=3 * bands, bands=bands, seed=seed)
-        rates.append(WTAIndex.build(left[None], config=config).votes(right)[0] / bands)
+        rates.append(ClassIndex.build(left[None], config=config).votes(right)[0] / bands)
     # Disjoint windows of one vector are very slightly dependent: allow half a percent for that.
     assert abs(np.mean(rates) - expected) < 5 * np.std(rates, ddof=1) / 20 + 0.005
 
@@ -139,7 +139,7 @@ def vector_and_increasing_image(draw: st.DrawFn) -> tuple[Array, Array]:
 @given(vector_and_increasing_image())
 def test_codes_survive_any_increasing_transform(pair: tuple[Array, Array]) -> None:
     config = HashConfig.paper(window=4, codes=36, bands=18)
-    codes = exported_codes(WTAIndex.build(np.stack(pair), config=config))
+    codes = exported_codes(ClassIndex.build(np.stack(pair), config=config))
     np.testing.assert_array_equal(codes[0], codes[1])
 
 
@@ -148,7 +148,7 @@ def test_codes_do_not_depend_on_scale(keys: str) -> None:
     row = np.random.default_rng(0).normal(size=40).astype(np.float32)
     rows = row * np.float32(2.0) ** np.arange(-60, 60, 7, dtype=np.float32)[:, None]
     config = HashConfig.paper(codes=30, bands=10, keys=keys)
-    codes = exported_codes(WTAIndex.build(rows, config=config))
+    codes = exported_codes(ClassIndex.build(rows, config=config))
     assert (codes == codes[0]).all()
 
 
@@ -164,7 +164,7 @@ def test_ties_go_to_the_lowest_position(keys: str, values: list[float]) -> None:
     windows = draw_windows(config, len(vector))
     elements = spec.window_elements(windows.permutations, windows.offsets, 20)[:, 0]
     expected = [int(np.argmax(vector[window])) for window in elements]
-    np.testing.assert_array_equal(exported_codes(WTAIndex.build(vector[None], config=config))[0], expected)
+    np.testing.assert_array_equal(exported_codes(ClassIndex.build(vector[None], config=config))[0], expected)
 
 
 @pytest.mark.parametrize("keys", ["exact", "fast"])
@@ -173,7 +173,7 @@ def test_minus_zero_equals_zero(keys: str) -> None:
     row = np.where(rng.random(64) < 0.7, 0, -rng.random(64)).astype(np.float32)
     negative = np.where(row == 0, np.float32(-0.0), row)
     config = HashConfig.paper(codes=60, bands=30, keys=keys)
-    codes = exported_codes(WTAIndex.build(np.stack([row, negative]), config=config))
+    codes = exported_codes(ClassIndex.build(np.stack([row, negative]), config=config))
     np.testing.assert_array_equal(codes[0], codes[1])
 
 
@@ -205,7 +205,7 @@ def test_constant_rows_stay_out_of_the_tables_until_they_move(keys: str, value: 
     rng = np.random.default_rng(2)
     rows = rng.normal(size=(40, 32)).astype(np.float32)
     rows[7] = value
-    index = WTAIndex.build(rows, config=HashConfig.paper(codes=60, bands=20, keys=keys, candidates=5))
+    index = ClassIndex.build(rows, config=HashConfig.paper(codes=60, bands=20, keys=keys, candidates=5))
     assert (exported_codes(index)[7] == ABSENT).all()
     moved = rng.normal(size=(1, 32)).astype(np.float32)
     assert index.votes(moved[0])[7] == 0
@@ -220,7 +220,7 @@ def test_constant_rows_stay_out_of_the_tables_until_they_move(keys: str, value: 
 
 def test_a_constant_query_gets_no_votes_and_no_candidates() -> None:
     rows = np.random.default_rng(3).normal(size=(40, 32)).astype(np.float32)
-    index = WTAIndex.build(rows, config=HashConfig.paper(codes=60, bands=20))
+    index = ClassIndex.build(rows, config=HashConfig.paper(codes=60, bands=20))
     for value in (0.0, 1.0, -5.0):
         query = np.full(32, value, np.float32)
         assert not index.votes(query).any()

@@ -32,7 +32,7 @@ def agreement(
 ) -> float:
     """Return the share of codes that agree: votes of an index with one code per band."""
     config = mc.HashConfig.paper(window=window, codes=codes, bands=codes, seed=seed)
-    return float(mc.WTAIndex.build(left[None], config=config).votes(right)[0]) / codes
+    return float(mc.ClassIndex.build(left[None], config=config).votes(right)[0]) / codes
 
 
 def exact_probability(left: npt.NDArray[np.float32], right: npt.NDArray[np.float32], window: int) -> float:

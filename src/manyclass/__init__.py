@@ -12,11 +12,12 @@ from manyclass.errors import (
     InputTypeError,
     ManyclassError,
 )
-from manyclass.index import TopK, WTAIndex
+from manyclass.index import ClassIndex, TopK
 from manyclass.quality import Quality
 from manyclass.tuning import Tuned, tune
 
 __all__ = [
+    "ClassIndex",
     "ConfigError",
     "CorruptFileError",
     "DivergedError",
@@ -29,7 +30,6 @@ __all__ = [
     "Quality",
     "TopK",
     "Tuned",
-    "WTAIndex",
     "backend_info",
     "tune",
 ]

@@ -28,7 +28,7 @@ def default_threads() -> int:
 def index_class() -> Any:
     """Return the class that holds an index's state: the native one, or its NumPy twin."""
     if _wanted_backend() == "reference":
-        from manyclass._reference_index import ReferenceIndex
+        from manyclass._reference.index import ReferenceIndex
 
         return ReferenceIndex
     _check_simd()
@@ -40,7 +40,7 @@ def index_class() -> Any:
 def pairs_class() -> Any:
     """Return the class that multiplies examples with chosen rows: the native one, or its NumPy twin."""
     if _wanted_backend() == "reference":
-        from manyclass._reference_pairs import ReferencePairs
+        from manyclass._reference.row_products import ReferencePairs
 
         return ReferencePairs
     _check_simd()
@@ -52,7 +52,7 @@ def pairs_class() -> Any:
 def tree_class() -> Any:
     """Return the class of the tree behind hierarchical softmax: the native one, or its NumPy twin."""
     if _wanted_backend() == "reference":
-        from manyclass._reference_tree import ReferenceTree
+        from manyclass._reference.class_tree import ReferenceTree
 
         return ReferenceTree
     _check_simd()
@@ -64,7 +64,7 @@ def tree_class() -> Any:
 def row_updater() -> Callable[..., None]:
     """Return `update_rows(rule, weight, first, second, ids, gradient, threads)`: native, or its NumPy twin."""
     if _wanted_backend() == "reference":
-        from manyclass._reference_rows import update_rows
+        from manyclass._reference.row_update import update_rows
 
         return update_rows
     _check_simd()

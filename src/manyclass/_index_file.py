@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._cells import Centres
-from manyclass._inputs import ROW_TYPES
+from manyclass._reference.cells import Centres
+from manyclass._section_file import BF16, read_sections, write_sections
+from manyclass._validation import ROW_TYPES
 from manyclass.config import HashConfig
 from manyclass.errors import CorruptFileError, ManyclassError
-from manyclass.files import BF16, read_sections, write_sections
 
 if TYPE_CHECKING:
-    from manyclass.index import WTAIndex
+    from manyclass.index import ClassIndex
 
 KIND = "manyclass index"
 BUCKET_BYTES = 12
@@ -29,13 +29,13 @@ ABSENT = 0xFFFFFFFF
 Arrays = dict[str, npt.NDArray[Any]]
 
 
-def save_index(index: "WTAIndex", path: str) -> None:
+def save_index(index: "ClassIndex", path: str) -> None:
     """Write the index and its rows to one file, atomically."""
     arrays = {"rows": _storable(index.rows[: index.classes]), **index_arrays(index)}
     write_sections(path, KIND, index_settings(index), arrays)
 
 
-def index_settings(index: "WTAIndex") -> dict[str, Any]:
+def index_settings(index: "ClassIndex") -> dict[str, Any]:
     """Return the few numbers an index is made of beside its arrays."""
     config = index.config
     meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": index.classes}
@@ -47,7 +47,7 @@ def index_settings(index: "WTAIndex") -> dict[str, Any]:
     return meta
 
 
-def index_arrays(index: "WTAIndex") -> Arrays:
+def index_arrays(index: "ClassIndex") -> Arrays:
     """Return all arrays of an index but its rows, by name."""
     state, config, count = index._state, index.config, index.classes
     arrays: Arrays = {"bias": state.bias(), "norms": state.norms()}
@@ -79,7 +79,7 @@ def index_arrays(index: "WTAIndex") -> Arrays:
     return arrays
 
 
-def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threads: int) -> "WTAIndex":
+def load_index(cls: "type[ClassIndex]", path: str, mmap: bool, verify: bool, threads: int) -> "ClassIndex":
     """Return the index in a file; anything that does not fit together is a CorruptFileError."""
     meta, arrays = read_sections(path, KIND, mmap=mmap, verify=verify)
     try:
@@ -89,8 +89,8 @@ def load_index(cls: "type[WTAIndex]", path: str, mmap: bool, verify: bool, threa
 
 
 def restore_index(
-    cls: "type[WTAIndex]", meta: dict[str, Any], arrays: Arrays, stored_bytes: int, threads: int
-) -> "WTAIndex":
+    cls: "type[ClassIndex]", meta: dict[str, Any], arrays: Arrays, stored_bytes: int, threads: int
+) -> "ClassIndex":
     """Return the index of these settings and arrays, which must include its rows. Raises where things do not fit."""
     config = _config(meta["config"])
     _check_size(config, stored_bytes)
@@ -113,8 +113,8 @@ def _check_size(config: HashConfig, file_bytes: int) -> None:
 
 
 def _restore(
-    cls: "type[WTAIndex]", config: HashConfig, meta: dict[str, Any], arrays: Arrays, threads: int
-) -> "WTAIndex":
+    cls: "type[ClassIndex]", config: HashConfig, meta: dict[str, Any], arrays: Arrays, threads: int
+) -> "ClassIndex":
     count, features = meta["classes"], meta["features"]
     if not (
         isinstance(count, int) and isinstance(features, int) and 0 < features <= MOST_FEATURES and 0 <= count < 2**32
@@ -164,7 +164,7 @@ def _sketches(config: HashConfig) -> list[tuple[str, int]]:
     return [(kind, bits) for kind, bits in (("scan", config.scan_bits), ("sketch", config.sketch_bits)) if bits]
 
 
-def _restore_sketch(index: "WTAIndex", kind: str, bits: int, meta: dict[str, Any], arrays: Arrays) -> None:
+def _restore_sketch(index: "ClassIndex", kind: str, bits: int, meta: dict[str, Any], arrays: Arrays) -> None:
     count = index.classes
     factor_scale, bias_scale = (float(scale) for scale in meta[f"{kind}_scales"])
     if not (0 <= factor_scale < 1e40 and 0 <= bias_scale < 1e40):
@@ -178,7 +178,7 @@ def _restore_sketch(index: "WTAIndex", kind: str, bits: int, meta: dict[str, Any
     index._state.import_sketch(kind, codes, factors, biases, factor_scale, bias_scale, centre)
 
 
-def _restore_cells(index: "WTAIndex", meta: dict[str, Any], arrays: Arrays) -> None:
+def _restore_cells(index: "ClassIndex", meta: dict[str, Any], arrays: Arrays) -> None:
     count, scale = index.config.cells, float(meta["cell_scale"])
     centres = _array(arrays, "cell_centres", np.int8, (count, index.features))
     biases = _array(arrays, "cell_biases", np.float32, (count,))

@@ -1,9 +1,9 @@
 """Types of the native core; the NumPy twins in `_reference_*.py` have the same classes."""
 
-from manyclass._reference_index import ReferenceIndex
-from manyclass._reference_pairs import ReferencePairs
-from manyclass._reference_rows import Floats, Ids, RowRule
-from manyclass._reference_tree import ReferenceTree
+from manyclass._reference.class_tree import ReferenceTree
+from manyclass._reference.index import ReferenceIndex
+from manyclass._reference.row_products import ReferencePairs
+from manyclass._reference.row_update import Floats, Ids, RowRule
 
 def simd() -> str: ...
 def available_simd() -> list[str]: ...

@@ -17,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads, index_class
-from manyclass._cells import Centres, find_centres
 from manyclass._index_file import load_index, save_index
-from manyclass._inputs import (
+from manyclass._reference.cells import Centres, find_centres
+from manyclass._validation import (
     Floats,
     Ids,
     check_count,
@@ -31,9 +31,9 @@ from manyclass._inputs import (
     check_vectors,
     not_finite,
 )
+from manyclass._windows_and_signs import draw_signs, draw_windows
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
-from manyclass.hasher import draw_signs, draw_windows
 from manyclass.quality import Quality, compare, exact_answer
 
 Progress = Callable[[int, int], None]
@@ -56,7 +56,7 @@ class TopK:
     log_probs: Floats
 
 
-_ALL: weakref.WeakSet[WTAIndex] = weakref.WeakSet()
+_ALL: weakref.WeakSet[ClassIndex] = weakref.WeakSet()
 
 
 def _new_locks() -> None:
@@ -73,14 +73,14 @@ def _one_at_a_time(method: _Method) -> _Method:
     """Run a method under the index's own lock."""
 
     @functools.wraps(method)
-    def locked(self: WTAIndex, *args: Any, **kwargs: Any) -> Any:
+    def locked(self: ClassIndex, *args: Any, **kwargs: Any) -> Any:
         with self._changing:
             return method(self, *args, **kwargs)
 
     return cast(_Method, locked)
 
 
-class WTAIndex:
+class ClassIndex:
     """Winner-take-all index over the class rows of an output layer. Make one with `build` or `load`.
 
     Searches may run from many threads, also while another thread refreshes: each class is seen entirely before or
@@ -362,7 +362,7 @@ class WTAIndex:
         return {name: size / max(1, self.classes) for name, size in parts.items()}
 
     def __repr__(self) -> str:
-        return f"WTAIndex({self.classes:,} classes × {self.features} features, {self.config.pipeline})"
+        return f"ClassIndex({self.classes:,} classes × {self.features} features, {self.config.pipeline})"
 
     def _bind(self, rows: npt.NDArray[Any]) -> None:
         viewed, kind = check_rows("rows", rows)
@@ -473,7 +473,7 @@ def _centre(rows: npt.NDArray[Any]) -> Floats:
     return np.where(np.isfinite(centre), centre, np.float32(0))
 
 
-def fit_vote_weights(index: WTAIndex) -> Floats:
+def fit_vote_weights(index: ClassIndex) -> Floats:
     """Return f(votes), a guess at the cosine: a + b·cbrt(votes), fitted on sums of two rows as queries."""
     count, bands = index.classes, index.config.bands
     if not count:

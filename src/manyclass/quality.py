@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._inputs import Floats, Ids
+from manyclass._validation import Floats, Ids
 
 CHUNK = 16_384  # rows scored at a time
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._inputs import check_count, check_finite, check_floats, check_ids, check_rows, check_vectors
+from manyclass._validation import check_count, check_finite, check_floats, check_ids, check_rows, check_vectors
 from manyclass.config import CLASSES_PER_CELL, EXACT_CLASSES, MAX_CELLS, HashConfig, check_target
 from manyclass.errors import InputError
-from manyclass.index import WTAIndex
+from manyclass.index import ClassIndex
 from manyclass.quality import compare, exact_answer
 
 LADDER = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000)
@@ -106,7 +106,7 @@ def tune(
     if checked is not None and len(checked) != len(vectors):
         raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
     checked_bias = np.zeros(count, np.float32) if bias is None else check_floats("bias", bias, count)
-    WTAIndex.build(rows, bias=checked_bias, config=HashConfig.exhaustive(), threads=threads)  # checks the rows
+    ClassIndex.build(rows, bias=checked_bias, config=HashConfig.exhaustive(), threads=threads)  # checks the rows
     vectors = vectors[:most_queries]
     checked = None if checked is None else checked[:most_queries]
     exact = exact_answer(rows, checked_bias, vectors, min(10, count))
@@ -114,7 +114,7 @@ def tune(
     for config in _plans(count, features):
         if memory is not None and count * config.bytes_per_class(count) > memory:
             continue
-        index = WTAIndex.build(rows, bias=checked_bias, config=config, threads=threads)
+        index = ClassIndex.build(rows, bias=checked_bias, config=config, threads=threads)
         size = sum(part for name, part in index.memory_report().items() if name != "rows")
         fastest = min((p.microseconds for p in points if p.kept >= target), default=np.inf)
         for candidates in [c for c in LADDER if c <= count] or [count]:
@@ -150,7 +150,7 @@ def _plans(classes: int, features: int) -> Iterator[HashConfig]:
 
 
 def _timed_search(
-    index: WTAIndex, vectors: npt.NDArray[np.float32], candidates: int, threads: int | None
+    index: ClassIndex, vectors: npt.NDArray[np.float32], candidates: int, threads: int | None
 ) -> tuple[npt.NDArray[np.int64], float]:
     """Return the best classes (queries, up to 10) and the faster of two timings, in microseconds per query."""
     k = min(10, candidates)

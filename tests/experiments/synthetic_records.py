@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from pathlib import Path
 
-from manyclass.experiments.recording import Records
+from experiments.frame.records import Records
 
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128)
 CANDIDATES = (10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000)

@@ -2,8 +2,8 @@
 
 import torch
 
-from manyclass.experiments.imagenet21k.alexnet import AlexNet, multiply_adds
-from manyclass.experiments.imagenet21k.plan import FULL
+from experiments.imagenet21k.alexnet import AlexNet, multiply_adds
+from experiments.imagenet21k.plan import FULL
 
 
 def test_full_network_has_the_papers_width_and_fits_two_cores():

@@ -11,8 +11,8 @@ import pytest
 import tiny_experiment
 from typer.testing import CliRunner
 
-from manyclass import experiments
-from manyclass.cli import app
+import experiments
+from experiments.__main__ import app
 
 runner = CliRunner()
 
@@ -21,7 +21,6 @@ runner = CliRunner()
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make the tiny experiment the only one there is."""
     monkeypatch.setattr(experiments, "EXPERIMENTS", {"tiny": "tiny_experiment"})
-    monkeypatch.setattr("manyclass.doctor.EXPERIMENTS", {"tiny": "tiny_experiment"})
 
 
 def command(*arguments: str) -> list[str]:
@@ -30,7 +29,7 @@ def command(*arguments: str) -> list[str]:
 
 def test_report_draws_the_same_page_from_the_records_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = runner.invoke(app, ["experiment", "tiny", "--out", str(out), "--seed", "5", "--threads", "1"])
+    ran = runner.invoke(app, ["tiny", "--out", str(out), "--seed", "5", "--threads", "1"])
     assert ran.exit_code == 0, ran.output
     assert str(out / "report.html") in ran.output
     drawn = {path: path.read_bytes() for path in [out / "report.html", *(out / "figures").iterdir()]}
@@ -43,23 +42,23 @@ def test_report_draws_the_same_page_from_the_records_alone(tmp_path: Path) -> No
 
 def test_what_is_refused_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for arguments, said in (
-        (["experiment", "nonsense"], "experiment 'nonsense' is unknown; choose from: tiny"),
+        (["nonsense"], "experiment 'nonsense' is unknown; choose from: tiny"),
         (["report", str(tmp_path)], "has no records of an experiment; pass the --out of one"),
     ):
         ran = runner.invoke(app, arguments)
         assert ran.exit_code == 2
         assert said in ran.stderr
-        assert ran.stderr.startswith("manyclass: ")
+        assert ran.stderr.startswith("experiments: ")
         assert ran.stderr.count("\n") == 1
-    assert runner.invoke(app, ["experiment", "tiny", "--threads", "0"]).exit_code == 2
+    assert runner.invoke(app, ["tiny", "--threads", "0"]).exit_code == 2
 
 
 def test_a_second_run_into_the_same_folder_names_the_way_out(tmp_path: Path) -> None:
-    assert runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path)]).exit_code == 0
-    ran = runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path)])
+    assert runner.invoke(app, ["tiny", "--out", str(tmp_path)]).exit_code == 0
+    ran = runner.invoke(app, ["tiny", "--out", str(tmp_path)])
     assert ran.exit_code == 2
     assert "--resume" in ran.stderr
-    assert runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path), "--resume"]).exit_code == 0
+    assert runner.invoke(app, ["tiny", "--out", str(tmp_path), "--resume"]).exit_code == 0
 
 
 def test_without_an_extra_there_is_a_sentence_with_the_install_line(
@@ -67,23 +66,23 @@ def test_without_an_extra_there_is_a_sentence_with_the_install_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    ran = runner.invoke(app, ["experiment", "tiny", "--out", str(tmp_path)])
+    ran = runner.invoke(app, ["tiny", "--out", str(tmp_path)])
     assert ran.exit_code == 2
-    assert "needs matplotlib, which is not installed; pip install 'manyclass[experiments]'" in ran.stderr
+    assert "needs matplotlib, which is not installed; pip install '.[experiments]'" in ran.stderr
 
 
 def test_without_typer_the_command_says_how_to_install_it() -> None:
-    program = "import sys; sys.modules['typer'] = None; import manyclass.cli"
+    program = "import sys; sys.modules['typer'] = None; import experiments.__main__"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert ran.returncode == 1
     assert ran.stderr.strip() == (
-        "manyclass: the command needs typer, which is not installed; pip install 'manyclass[experiments]'"
+        "experiments: the command needs typer, which is not installed; pip install '.[experiments]'"
     )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
-    arguments = command("experiment", "tiny", "--out", str(tmp_path))
+    arguments = command("tiny", "--out", str(tmp_path))
     environment = os.environ | {"TINY_PAUSE": "0.2"}
     process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
@@ -104,7 +103,7 @@ def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
 def test_neither_the_command_nor_the_frame_loads_torch() -> None:
     program = """
 import os, sys
-import manyclass.cli, manyclass.experiments.running
+import experiments.__main__, experiments.frame.stages
 print("torch" in sys.modules, "matplotlib" in sys.modules, os.environ["OMP_WAIT_POLICY"])
 """
     environment = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from browser import assert_page_is_whole
 
-from manyclass.experiments.imagenet21k.experiment import EXPERIMENT
-from manyclass.experiments.imagenet21k.page import facts
-from manyclass.experiments.recording import Records
-from manyclass.experiments.running import Options, redraw
+from experiments.frame.records import Records
+from experiments.frame.stages import Options, redraw
+from experiments.imagenet21k.experiment import EXPERIMENT
+from experiments.imagenet21k.page import facts
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results" / "imagenet21k"

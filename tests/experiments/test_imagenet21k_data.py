@@ -5,11 +5,11 @@ import pytest
 import torch
 from PIL import Image
 
+from experiments.imagenet21k import glyphs, image_folder, strokes
+from experiments.imagenet21k.distortion import distort
+from experiments.imagenet21k.examples import Batches, test_batches
+from experiments.imagenet21k.images import SIDE, Collection, open_images
 from manyclass.errors import CorruptFileError, FileError, InputError
-from manyclass.experiments.imagenet21k import glyphs, image_folder, strokes
-from manyclass.experiments.imagenet21k.distortion import distort
-from manyclass.experiments.imagenet21k.examples import Batches, test_batches
-from manyclass.experiments.imagenet21k.images import SIDE, Collection, open_images
 
 held_out_batches = test_batches  # pytest would take the imported name for a test
 del test_batches

@@ -8,17 +8,17 @@ import pytest
 from browser import assert_page_is_whole
 from synthetic_records import STAGES, write_records
 
-from manyclass.experiments.imagenet21k.page import facts, make_page, paper, reading
-from manyclass.experiments.imagenet21k.page.layer_sections import (
+from experiments.frame.page import Figure, Page, Table, write_page
+from experiments.frame.records import Records
+from experiments.imagenet21k.page import facts, make_page, paper, reading
+from experiments.imagenet21k.page.layer_sections import (
     accuracy_text,
     layer_sections,
     table_candidates,
     trade_off_text,
 )
-from manyclass.experiments.imagenet21k.page.peers_section import verdict
-from manyclass.experiments.imagenet21k.page.run_sections import differences_section
-from manyclass.experiments.recording import Records
-from manyclass.report.page import Figure, Page, Table, write_page
+from experiments.imagenet21k.page.peers_section import verdict
+from experiments.imagenet21k.page.run_sections import differences_section
 
 FIGURES = {"base", "accuracy", "trade_off", "batches", "peers", "heads", "end_to_end", "variance"}
 

@@ -8,11 +8,11 @@ import pytest
 import torch
 from rich.console import Console
 
+from experiments.frame.records import Records
+from experiments.frame.stages import CACHE, RECORDS, Options, Run, Stage, run_experiment
+from experiments.imagenet21k import experiment, features, head_training
+from experiments.imagenet21k.plan import QUICK
 from manyclass.errors import InputError
-from manyclass.experiments.imagenet21k import experiment, features, head_training
-from manyclass.experiments.imagenet21k.plan import QUICK
-from manyclass.experiments.recording import Records
-from manyclass.experiments.running import CACHE, RECORDS, Options, Run, Stage, run_experiment
 
 PLAN = replace(
     QUICK, features=64, hidden=32, widths=(4, 6, 8, 8, 6), drawn_classes=2500, batch=64, warm_up_every=50,

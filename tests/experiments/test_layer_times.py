@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from layer_cases import quick_run, small_layer
 
+from experiments.imagenet21k import layer_times
+from experiments.imagenet21k.layer_times import pipelines
 from manyclass.config import HashConfig
-from manyclass.experiments.imagenet21k import layer_times
-from manyclass.experiments.imagenet21k.layer_times import pipelines
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 

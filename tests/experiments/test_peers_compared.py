@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from layer_cases import quick_run, small_layer
 
-from manyclass.experiments.imagenet21k import peers_compared
-from manyclass.experiments.imagenet21k.peers_compared import settings_left
-from manyclass.peers.exact import FastestExact, TorchSoftmax
-from manyclass.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ
-from manyclass.peers.hnswlib_peer import Hnswlib
-from manyclass.peers.manyclass_peer import Manyclass
-from manyclass.peers.peer import Floats
-from manyclass.peers.scann_peer import Scann
+from experiments.imagenet21k import peers_compared
+from experiments.imagenet21k.peers_compared import settings_left
+from experiments.peers.exact import FastestExact, TorchSoftmax
+from experiments.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ
+from experiments.peers.hnswlib_peer import Hnswlib
+from experiments.peers.manyclass_peer import Manyclass
+from experiments.peers.peer import Floats
+from experiments.peers.scann_peer import Scann
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from manyclass.experiments.recording import Records
+from experiments.frame.records import Records
 
 
 def test_records_are_found_by_their_fields(tmp_path: Path) -> None:

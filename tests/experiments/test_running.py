@@ -13,10 +13,10 @@ import pytest
 import tiny_experiment
 from rich.console import Console
 
+from experiments.frame.page import Page
+from experiments.frame.records import Records
+from experiments.frame.stages import Experiment, Options, Run, Stage, run_experiment, seconds_of_killed_sessions
 from manyclass.errors import ConfigError
-from manyclass.experiments.recording import Records
-from manyclass.experiments.running import Experiment, Options, Run, Stage, run_experiment, seconds_of_killed_sessions
-from manyclass.report.page import Page
 
 TINY = tiny_experiment.EXPERIMENT
 

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from experiments.imagenet21k import variance
+from experiments.imagenet21k.variance import in_class_variance
 from manyclass.errors import InputError
-from manyclass.experiments.imagenet21k import variance
-from manyclass.experiments.imagenet21k.variance import in_class_variance
 
 
 def plain(features: np.ndarray, labels: np.ndarray) -> tuple[list[float], float]:

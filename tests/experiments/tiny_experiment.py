@@ -1,6 +1,6 @@
 """A real experiment of two stages, small enough for tests: estimate pi from random points, then judge the estimates.
 
-As a program it is the command `manyclass` with this experiment added.
+As a program it is the command `python -m experiments` with this experiment added.
 """
 
 import math
@@ -11,12 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from manyclass.drawing import canvas, save
-from manyclass.experiments import EXPERIMENTS
-from manyclass.experiments.needs import Need, package
-from manyclass.experiments.recording import Records
-from manyclass.experiments.running import Experiment, Options, Run, Stage
-from manyclass.report.page import Fact, Figure, Page, Section, Table, Text
+from experiments import EXPERIMENTS
+from experiments.frame.drawing import canvas, save
+from experiments.frame.needs import Need, package
+from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
+from experiments.frame.records import Records
+from experiments.frame.stages import Experiment, Options, Run, Stage
 
 ESTIMATES = 12
 PAUSE = float(os.environ.get("TINY_PAUSE", "0"))
@@ -74,7 +74,7 @@ def needs() -> list[Need]:
 EXPERIMENT = Experiment("tiny", "Pi, by chance", stages, page, needs)
 
 if __name__ == "__main__":
-    from manyclass.cli import main
+    from experiments.__main__ import main
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit it ignored
     EXPERIMENTS["tiny"] = "tiny_experiment"

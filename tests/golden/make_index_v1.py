@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyclass import HashConfig, WTAIndex
+from manyclass import ClassIndex, HashConfig
 
 FOLDER = Path(__file__).parent
 CONFIG = HashConfig(
@@ -32,7 +32,7 @@ def main() -> None:
     rows = (((number * 7919 + 13) % 257 - 128) / 64).astype(np.float32).reshape(30, 20)
     bias = (((np.arange(30) * 31) % 17 - 8) / 8).astype(np.float32)
     names = [f"Größe {i} 木" for i in range(30)]
-    index = WTAIndex.build(rows, bias=bias, config=CONFIG, names=names)
+    index = ClassIndex.build(rows, bias=bias, config=CONFIG, names=names)
     index.remove([4, 17])
     index.refresh([2, 9], rows=rows[[9, 2]] * np.float32(2))
     index.save(FOLDER / "index-v1.mc")

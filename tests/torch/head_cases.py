@@ -1,4 +1,4 @@
-"""What the tests of WTASoftmax share: small heads, and their loss over a dense float64 matrix."""
+"""What the tests of CandidateSoftmax share: small heads, and their loss over a dense float64 matrix."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass import HashConfig
-from manyclass.torch import WTASoftmax
-from manyclass.torch.chosen import RANKS_PER_PLACE
+from manyclass.torch import CandidateSoftmax
+from manyclass.torch.step_classes import RANKS_PER_PLACE
 
 CLASSES, FEATURES, EXAMPLES = 60, 17, 5
 RANKED = HashConfig.flat_sketch(32)  # by default so few classes are not ranked: all get exact logits
@@ -19,10 +19,10 @@ def random_tensor(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any) -> WTASoftmax:
+def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any) -> CandidateSoftmax:
     """Return a head of few classes with weights of unequal size, the same at each call."""
     torch.manual_seed(0)
-    head = WTASoftmax(features, classes, **{"config": RANKED, **settings})
+    head = CandidateSoftmax(features, classes, **{"config": RANKED, **settings})
     with torch.no_grad():
         head.weight.mul_(torch.linspace(1, 4, classes)[:, None])
         if head.input_mean is not None:
@@ -40,7 +40,7 @@ def dense(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.detach().double().requires_grad_()
 
 
-def reference_logits(head: WTASoftmax, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def reference_logits(head: CandidateSoftmax, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the logits of all classes."""
     if head.input_mean is not None:
         x = x - head.input_mean.double()
@@ -50,7 +50,7 @@ def reference_logits(head: WTASoftmax, x: Tensor, weight: Tensor, bias: Tensor |
     return (logits if bias is None else logits + bias) / head.temperature
 
 
-def reference_losses(head: WTASoftmax, logits: Tensor, positives: list[list[int]], stands_for: Tensor) -> Tensor:
+def reference_losses(head: CandidateSoftmax, logits: Tensor, positives: list[list[int]], stands_for: Tensor) -> Tensor:
     """Return the losses; stands_for (examples, classes): how many classes each one counts for, 0 where not chosen."""
     losses = []
     for values, some, times in zip(logits, positives, stands_for, strict=True):
@@ -62,7 +62,7 @@ def reference_losses(head: WTASoftmax, logits: Tensor, positives: list[list[int]
     return torch.stack(losses)
 
 
-def chosen_classes(head: WTASoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
+def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
     """Return what each class stands for in the first step of a head with this seed, (examples, classes)."""
     found = head.shortlist(head._prepared(x.detach()), head.candidates).tolist()
     generator = torch.Generator().manual_seed(seed)

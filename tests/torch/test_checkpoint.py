@@ -27,13 +27,13 @@ from torch import Tensor, nn
 
 from manyclass.config import HashConfig
 from manyclass.errors import CorruptFileError, FileError, FileVersionError, InputError, InputTypeError
-from manyclass.torch import _tensor_file
-from manyclass.torch._tensor_file import read_tensors, write_tensors
+from manyclass.torch import tensor_file as _tensor_file
+from manyclass.torch.candidate_softmax import CandidateSoftmax
 from manyclass.torch.checkpoint import checkpoint_info, load_checkpoint, save_checkpoint
-from manyclass.torch.class_rows import RowHead
-from manyclass.torch.ops import pair_logits
-from manyclass.torch.row_optim import RowAdagrad, RowAdam, RowSGD
-from manyclass.torch.wta_softmax import WTASoftmax
+from manyclass.torch.row_head import RowHead
+from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
+from manyclass.torch.row_products import pair_logits
+from manyclass.torch.tensor_file import read_tensors, write_tensors
 from manyclass.training.loop import TrunkAndHead
 
 OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
@@ -230,7 +230,7 @@ def test_a_wta_head_resumes_bit_identically_with_its_tables(path: Path, name: st
     def start(seed: int) -> tuple[TrunkAndHead, torch.optim.Optimizer]:
         torch.manual_seed(seed)
         settings = {"candidates": 10, "tail": 8, "refresh_limit": 12, "refresh_steps": 20, "meter_every": 3} | WTA[name]
-        model = TrunkAndHead(nn.Linear(12, 16), WTASoftmax(16, 200, **settings))
+        model = TrunkAndHead(nn.Linear(12, 16), CandidateSoftmax(16, 200, **settings))
         return model, RowSGD(model.parameters(), lr=0.05, momentum=0.9)
 
     model, optimizer = start(0)
@@ -252,7 +252,7 @@ def test_a_wta_head_resumes_bit_identically_with_its_tables(path: Path, name: st
 
 
 def test_a_wta_head_without_tables_builds_them_from_the_loaded_weights(path: Path) -> None:
-    model, other = (WTASoftmax(16, 200, candidates=10, config=PIPELINES["tables and sketch"]) for _ in range(2))
+    model, other = (CandidateSoftmax(16, 200, candidates=10, config=PIPELINES["tables and sketch"]) for _ in range(2))
     query = torch.randn(5, 16)
     expected = model.shortlist(query, 10)
     assert not other.shortlist(query, 10).equal(expected)
@@ -263,8 +263,8 @@ def test_a_wta_head_without_tables_builds_them_from_the_loaded_weights(path: Pat
 
 def test_tables_follow_a_loaded_state_dict() -> None:
     config = PIPELINES["tables and sketch"]
-    model = nn.Sequential(WTASoftmax(16, 200, config=config))
-    other = nn.Sequential(WTASoftmax(16, 200, config=config))
+    model = nn.Sequential(CandidateSoftmax(16, 200, config=config))
+    other = nn.Sequential(CandidateSoftmax(16, 200, config=config))
     query = torch.randn(5, 16)
     before = other[0].shortlist(query, 10)
     other.load_state_dict(model.state_dict())
@@ -273,7 +273,7 @@ def test_tables_follow_a_loaded_state_dict() -> None:
 
 
 def test_tables_hashed_in_another_way_are_refused(path: Path) -> None:
-    model, other = (WTASoftmax(16, 200, config=HashConfig(bands=bands, codes=96, window=4)) for bands in (32, 48))
+    model, other = (CandidateSoftmax(16, 200, config=HashConfig(bands=bands, codes=96, window=4)) for bands in (32, 48))
     model.shortlist(torch.randn(1, 16), 5)
     save_checkpoint(path, model)
     before = {name: tensor.clone() for name, tensor in other.state_dict().items()}
@@ -282,7 +282,7 @@ def test_tables_hashed_in_another_way_are_refused(path: Path) -> None:
     assert same(dict(other.state_dict()), before)
     load_checkpoint(path, other, tables=False)
     assert same(dict(other.state_dict()), dict(model.state_dict()))
-    fresh = WTASoftmax(16, 200, config=other.tables.config)
+    fresh = CandidateSoftmax(16, 200, config=other.tables.config)
     fresh.load_state_dict(model.state_dict())
     query = torch.randn(3, 16)
     assert other.shortlist(query, 10).equal(fresh.shortlist(query, 10))

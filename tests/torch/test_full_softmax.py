@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyclass import ConfigError, InputTypeError
-from manyclass.torch import exact
+from manyclass.torch import all_classes as exact
 from manyclass.torch.full_softmax import FullSoftmax
 
 SEVERAL = torch.tensor([[4, -1, -1], [0, 2, 3], [5, 5, -1], [1, 6, -1]])

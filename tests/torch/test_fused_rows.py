@@ -10,9 +10,9 @@ from head_cases import CLASSES, FEATURES, padded, random_tensor, small_head
 from torch import Tensor, nn
 
 from manyclass import InputError
-from manyclass.torch import RowAdagrad, RowAdam, RowSGD, WTASoftmax
+from manyclass.torch import CandidateSoftmax, RowAdagrad, RowAdam, RowSGD
 
-pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
 INPUTS = 6
 RULES: dict[str, Any] = {
@@ -196,7 +196,7 @@ def test_a_copy_goes_its_own_way() -> None:
 
 @pytest.mark.parametrize("how", ["to_empty", "assign", "weight", "no bias"])
 def test_the_optimizer_follows_new_parameters(how: str) -> None:
-    head = WTASoftmax(
+    head = CandidateSoftmax(
         FEATURES, CLASSES, row_update="fused", row_optimizer=RULES["sgd"], device="meta" if how == "to_empty" else None
     )
     values = nn.Linear(FEATURES, CLASSES)

@@ -9,14 +9,14 @@ from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, padded, random_tenso
 from torch import Tensor, nn
 
 from manyclass import ConfigError, HashConfig, InputError, InputTypeError
-from manyclass.torch import RowSGD, WTASoftmax
+from manyclass.torch import CandidateSoftmax, RowSGD
 
-pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
 TARGET = torch.tensor([3, 0, 59, 3, 7])
 
 
-def state(head: WTASoftmax) -> list[bytes]:
+def state(head: CandidateSoftmax) -> list[bytes]:
     """Return all that a refused call must leave alone, to the bit."""
     tensors = [*head.state_dict().values(), head.sampler.generator.get_state()]
     numbers = (head.tables.cursor, head.tables.step, head.meter.steps, head.names, head.num_classes)
@@ -30,7 +30,7 @@ def spoilt(value: float, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 X = random_tensor(EXAMPLES, FEATURES)
-Call = Callable[[WTASoftmax], Any]
+Call = Callable[[CandidateSoftmax], Any]
 REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "NaN": (lambda h: h(spoilt(float("nan")), TARGET), InputError, r"input\[2\] has a NaN"),
     "infinity": (lambda h: h(spoilt(float("-inf")), TARGET), InputError, r"input\[2\] has"),
@@ -146,7 +146,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
 def test_bad_settings_are_refused(name: str) -> None:
     settings, error, sentence = SETTINGS[name]
     with pytest.raises(error, match=sentence):
-        WTASoftmax(**{"in_features": FEATURES, "num_classes": CLASSES, **settings})
+        CandidateSoftmax(**{"in_features": FEATURES, "num_classes": CLASSES, **settings})
 
 
 def test_weights_that_are_not_finite_are_named() -> None:
@@ -158,7 +158,7 @@ def test_weights_that_are_not_finite_are_named() -> None:
 
 
 def test_a_head_without_values_says_so() -> None:
-    head = WTASoftmax(FEATURES, CLASSES, device="meta")
+    head = CandidateSoftmax(FEATURES, CLASSES, device="meta")
     with pytest.raises(InputError, match=r"weight is on meta.*to_empty\(device='cpu'\)"):
         head(X, TARGET)
     with pytest.raises(InputError, match=r"weight is on meta.*to_empty\(device='cpu'\)"):
@@ -272,7 +272,7 @@ def test_more_candidates_than_classes_are_all_classes() -> None:
 
 
 def test_one_class_and_one_feature() -> None:
-    head = WTASoftmax(1, 1, config=RANKED)
+    head = CandidateSoftmax(1, 1, config=RANKED)
     x = torch.ones(2, 1, requires_grad=True)
     loss = head(x, torch.zeros(2, dtype=torch.int64))
     loss.backward()

@@ -12,9 +12,9 @@ from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small
 from torch import Tensor, nn
 
 from manyclass import InputError
-from manyclass.torch import RowAdam, RowSGD, WTASoftmax
+from manyclass.torch import CandidateSoftmax, RowAdam, RowSGD
 
-pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
 X = random_tensor(EXAMPLES, FEATURES)
 TARGET = torch.tensor([3, 0, 59, 3, 7])
@@ -22,19 +22,19 @@ LINEAR = nn.Linear(FEATURES, CLASSES)
 LINEAR.load_state_dict({"weight": random_tensor(CLASSES, FEATURES, seed=3), "bias": random_tensor(CLASSES, seed=4)})
 
 
-def exact_best(head: WTASoftmax, x: Tensor = X) -> Tensor:
+def exact_best(head: CandidateSoftmax, x: Tensor = X) -> Tensor:
     with head.exact():
         return head.predict(x)
 
 
-def found(head: WTASoftmax) -> Tensor:
+def found(head: CandidateSoftmax) -> Tensor:
     """Return what an index made anew finds; equal to what the head finds, if its tables are up to date."""
     fresh = copy.deepcopy(head)
     assert fresh.tables.index is None
     return fresh.shortlist(fresh._prepared(X), 5)
 
 
-def train(head: WTASoftmax, optimizer: torch.optim.Optimizer, steps: int = 2, classes: int | None = None) -> None:
+def train(head: CandidateSoftmax, optimizer: torch.optim.Optimizer, steps: int = 2, classes: int | None = None) -> None:
     for step in range(steps):
         optimizer.zero_grad()
         target = (TARGET + step) % (classes or head.num_classes)
@@ -47,7 +47,7 @@ def train(head: WTASoftmax, optimizer: torch.optim.Optimizer, steps: int = 2, cl
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_state_dict_is_that_of_a_linear_layer(bias: bool) -> None:
-    model = nn.ModuleDict({"trunk": nn.Linear(2, FEATURES), "head": WTASoftmax(FEATURES, CLASSES, bias=bias)})
+    model = nn.ModuleDict({"trunk": nn.Linear(2, FEATURES), "head": CandidateSoftmax(FEATURES, CLASSES, bias=bias)})
     same = nn.ModuleDict({"trunk": nn.Linear(2, FEATURES), "head": nn.Linear(FEATURES, CLASSES, bias=bias)})
     assert list(model.state_dict()) == list(same.state_dict())
     model.load_state_dict(same.state_dict(), strict=True)
@@ -58,7 +58,7 @@ def test_state_dict_is_that_of_a_linear_layer(bias: bool) -> None:
 def test_centring_adds_its_mean_to_the_state() -> None:
     head = small_head(center=True)
     assert set(head.state_dict()) == {"weight", "bias", "input_mean"}
-    other = WTASoftmax(FEATURES, CLASSES, center=True)
+    other = CandidateSoftmax(FEATURES, CLASSES, center=True)
     other.load_state_dict(head.state_dict())
     assert torch.equal(other.input_mean, head.input_mean)
 
@@ -166,7 +166,7 @@ def test_pickled_whole() -> None:
 @pytest.mark.parametrize("center", [False, True])
 def test_from_the_meta_device(center: bool) -> None:
     with torch.device("meta"):
-        head = WTASoftmax(FEATURES, CLASSES, config=RANKED, center=center)
+        head = CandidateSoftmax(FEATURES, CLASSES, config=RANKED, center=center)
     assert head.weight.is_meta
     repr(head)
     head = head.to_empty(device="cpu")

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from manyclass import InputError, InputTypeError
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
-from manyclass.torch.row_optim import RowSGD
+from manyclass.torch.row_optimizers import RowSGD
 
 COUNTS = torch.tensor([3, 0, 50, 7, 7, 1, 0, 0, 20, 9, 2])
 SEVERAL = torch.tensor([[4, -1, -1], [0, 2, 10], [-1, 5, 5], [1, 6, -1], [8, 8, 8]])

@@ -9,7 +9,7 @@ from cases import backend
 from head_cases import random_tensor
 from torch import Tensor, nn
 
-from manyclass.torch.ops import gather_rows, pair_logits
+from manyclass.torch.row_products import gather_rows, pair_logits
 
 CLASSES = 11
 IDS = torch.tensor([[3, -1, 0, 10], [10, 3, 3, -1], [-1, -1, -1, -1]])

@@ -10,15 +10,15 @@ from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small
 from torch import Tensor
 
 from manyclass import HashConfig
-from manyclass.torch import RowSGD, WTASoftmax
-from manyclass.torch.meter import ApproximationMeter, ApproximationWarning
+from manyclass.torch import CandidateSoftmax, RowSGD
+from manyclass.torch.approximation_meter import ApproximationMeter, ApproximationWarning
 
-quiet = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+quiet = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 X = random_tensor(EXAMPLES, FEATURES)
 TARGET = torch.tensor([3, 0, 59, 3, 7])
 
 
-def rehashed(head: WTASoftmax, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+def rehashed(head: CandidateSoftmax, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Return a list that collects the classes of every re-hash from now on."""
     seen: list[list[int]] = []
     original = head.tables.rehash
@@ -139,7 +139,7 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
 
 
 def test_paper_exact_is_the_literal_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    head = WTASoftmax(FEATURES, CLASSES, candidates=2, paper_exact=True, refresh_steps=60, meter_every=0)
+    head = CandidateSoftmax(FEATURES, CLASSES, candidates=2, paper_exact=True, refresh_steps=60, meter_every=0)
     assert head.pipeline == "tables → votes → exact"
     assert head.tables.config == HashConfig.paper()
     assert (head.shared, head.tail, head.tables.touched_first) == (False, 0, False)
@@ -189,13 +189,13 @@ def test_readings_match_what_was_left_out(settings: dict[str, Any], tail: int) -
 
 
 def test_a_batch_of_many_classes_warns_once() -> None:
-    head = WTASoftmax(FEATURES, CLASSES, candidates=20, config=RANKED, tail=0)
+    head = CandidateSoftmax(FEATURES, CLASSES, candidates=20, config=RANKED, tail=0)
     with pytest.warns(ApproximationWarning, match=r"a batch touches \d+ of 60 classes, more than 20%"):
         head(X, TARGET)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         head(X, TARGET)
-        WTASoftmax(FEATURES, CLASSES, candidates=2, config=RANKED, tail=0)(X[:1], TARGET[:1])
+        CandidateSoftmax(FEATURES, CLASSES, candidates=2, config=RANKED, tail=0)(X[:1], TARGET[:1])
         head.eval()(X, TARGET)
 
 
@@ -210,6 +210,6 @@ def test_the_meter_looks_every_so_many_steps() -> None:
 
 
 def test_without_comparisons_only_the_count_is_read() -> None:
-    head = WTASoftmax(FEATURES, CLASSES, candidates=1, config=RANKED, tail=0, meter_every=0)
+    head = CandidateSoftmax(FEATURES, CLASSES, candidates=1, config=RANKED, tail=0, meter_every=0)
     head(X[:1], TARGET[:1])
     assert set(head.meter.report()) == {"distinct_classes"}

@@ -11,7 +11,7 @@ from cases import backend
 from torch import Tensor, nn
 
 from manyclass import ConfigError, InputError, InputTypeError
-from manyclass.torch.row_optim import RowAdagrad, RowAdam, RowSGD
+from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 
 ROWS, WIDTH = 23, 7
 

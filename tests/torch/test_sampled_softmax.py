@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyclass import ConfigError, InputError, InputTypeError
-from manyclass.torch import exact
+from manyclass.torch import all_classes as exact
 from manyclass.torch.class_sampler import ClassSampler, Drawn
-from manyclass.torch.row_optim import RowSGD
+from manyclass.torch.row_optimizers import RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax, accidental_hits
 
 CLASSES = 40

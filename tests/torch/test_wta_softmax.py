@@ -22,10 +22,10 @@ from head_cases import (
 from torch import Tensor, nn
 
 from manyclass import ConfigError, HashConfig, InputError, InputTypeError
-from manyclass.torch import WTASoftmax
-from manyclass.torch.wta_softmax import MEAN_RATE
+from manyclass.torch import CandidateSoftmax
+from manyclass.torch.candidate_softmax import MEAN_RATE
 
-pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.meter.ApproximationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
 SINGLE = [[some[0]] for some in POSITIVES]
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -297,18 +297,18 @@ def test_log_prob_of_given_classes_counts_repeated_ones_once(normalizer: Any) ->
 
 def test_from_linear_shares_its_parameters() -> None:
     linear = nn.Linear(FEATURES, CLASSES)
-    head = WTASoftmax.from_linear(linear, candidates=9, temperature=2.0)
+    head = CandidateSoftmax.from_linear(linear, candidates=9, temperature=2.0)
     assert head.weight is linear.weight
     assert head.bias is linear.bias
     assert [id(p) for p in head.parameters()] == [id(p) for p in linear.parameters()]
-    assert WTASoftmax.from_linear(nn.Linear(FEATURES, 4, bias=False)).bias is None
+    assert CandidateSoftmax.from_linear(nn.Linear(FEATURES, 4, bias=False)).bias is None
     x = random_tensor(EXAMPLES, FEATURES)
     assert torch.equal(head.predict(x), linear(x).argmax(1))
 
 
 def test_from_linear_wants_a_linear() -> None:
     with pytest.raises(InputTypeError, match=r"Conv1d.*nn\.Linear"):
-        WTASoftmax.from_linear(nn.Conv1d(3, 4, 1))  # type: ignore[arg-type]
+        CandidateSoftmax.from_linear(nn.Conv1d(3, 4, 1))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -14,10 +14,10 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from manyclass._inputs import check_count
+from manyclass._validation import check_count
 from manyclass.errors import FileError, InputError, InputTypeError
-from manyclass.torch._optimizer_state import check_optimizer, load_optimizer, pack_optimizer
-from manyclass.torch._tensor_file import Tensors, read_settings, read_tensors, write_tensors
+from manyclass.torch.optimizer_state import check_optimizer, load_optimizer, pack_optimizer
+from manyclass.torch.tensor_file import Tensors, read_settings, read_tensors, write_tensors
 
 __all__ = ["CheckpointInfo", "HeadState", "checkpoint_info", "load_checkpoint", "save_checkpoint"]
 

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from manyclass.errors import ConfigError
-from manyclass.torch import exact, linear_layer
+from manyclass.torch import all_classes as exact
+from manyclass.torch import linear_conversion as linear_layer
 from manyclass.torch.head import OutputHead, Reduction, TopK
 
 

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor, nn
 
-from manyclass._inputs import check_count
+from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError, InputTypeError
 
 Reduction = Literal["mean", "sum", "none"]

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._backend import tree_class
-from manyclass._inputs import check_count
+from manyclass._validation import check_count
 from manyclass.errors import InputError, InputTypeError
-from manyclass.torch.class_rows import RowHead
 from manyclass.torch.head import TopK
-from manyclass.torch.ops import array, pair_logits
+from manyclass.torch.row_head import RowHead
+from manyclass.torch.row_products import array, pair_logits
 
 
 class HierarchicalSoftmax(RowHead):

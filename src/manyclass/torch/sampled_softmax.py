@@ -10,11 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyclass._inputs import check_count
-from manyclass.torch import exact, linear_layer, ops
-from manyclass.torch.class_rows import RowHead
+from manyclass._validation import check_count
+from manyclass.torch import all_classes as exact
+from manyclass.torch import linear_conversion as linear_layer
+from manyclass.torch import row_products as ops
 from manyclass.torch.class_sampler import ClassSampler, Drawn
 from manyclass.torch.head import TopK
+from manyclass.torch.row_head import RowHead
 
 
 class SampledSoftmax(RowHead):

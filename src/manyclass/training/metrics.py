@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._inputs import Ids, as_array, check_count
+from manyclass._validation import Ids, as_array, check_count
 from manyclass.errors import InputError, InputTypeError
 
 __all__ = ["Accuracy", "AveragePrecision", "Metric", "Metrics", "NDCGAt", "PrecisionAt", "RecallAt"]

@@ -1,0 +1,21 @@
+"""The paper's experiments, each a package of its own. To add one: write it, and name it here."""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from manyclass.errors import ConfigError
+
+if TYPE_CHECKING:
+    from experiments.frame.stages import Experiment
+
+EXPERIMENTS = {  # name → module with an `EXPERIMENT`; loaded when it is asked for
+    "imagenet21k": "experiments.imagenet21k",
+}
+
+
+def find(name: str) -> "Experiment":
+    """Return the experiment of that name."""
+    if name not in EXPERIMENTS:
+        raise ConfigError(f"experiment {name!r} is unknown; choose from: {', '.join(EXPERIMENTS)}")
+    experiment: Experiment = importlib.import_module(EXPERIMENTS[name]).EXPERIMENT
+    return experiment

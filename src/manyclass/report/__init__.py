@@ -1,1 +1,0 @@
-"""One self-contained HTML page from tables, figures and text (`manyclass.report.page`)."""

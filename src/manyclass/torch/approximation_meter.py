@@ -1,0 +1,63 @@
+"""How good the approximation is while training: measured on a few examples now and then, exactly."""
+
+import warnings
+
+import torch
+from torch import Tensor
+
+from manyclass._validation import check_count
+
+EXAMPLES = 4  # examples compared with all classes at a time: the cost is that of their exact logits
+DEPTH = 10  # recall is of the exact best ten
+LARGE_SHARE = 0.2
+
+
+class ApproximationWarning(UserWarning):
+    """The approximation does little good here: see the message."""
+
+
+class ApproximationMeter:
+    """Readings of a head in training: recall, missed probability mass, table age, distinct classes per step.
+
+    every: steps between two comparisons with all classes; 0: never. `report` returns the latest readings.
+    """
+
+    def __init__(self, every: int = 100) -> None:
+        self.every = check_count("meter_every", every, low=0)
+        self.steps = 0
+        self.readings: dict[str, float] = {}
+        self._warned = False
+
+    def due(self) -> bool:
+        """Return whether this step is one to compare with all classes."""
+        return bool(self.every) and self.steps % self.every == 0
+
+    def count(self, distinct: int, classes: int) -> None:
+        """Note how many classes a step computed; warn, once, when they are so many that it cannot pay."""
+        self.steps += 1
+        self.readings["distinct_classes"] = float(distinct)
+        if distinct > LARGE_SHARE * classes and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"a batch touches {distinct} of {classes} classes, more than {LARGE_SHARE:.0%}: full softmax may be as "
+                f"fast; lower candidates or shared_limit, or use smaller batches",
+                ApproximationWarning,
+                stacklevel=2,
+            )
+
+    def compare(self, exact_logits: Tensor, seen: Tensor) -> None:
+        """Note recall and missed mass of examples whose logits of all classes are known.
+
+        exact_logits (examples, classes); seen (examples, width): the classes that were computed, -1 where absent.
+        """
+        depth = min(DEPTH, exact_logits.shape[1])
+        best = exact_logits.topk(depth, 1).indices
+        found = (best[:, :, None] == seen[:, None, :]).any(2)
+        inside = exact_logits.gather(1, seen.clamp(min=0)).masked_fill(seen < 0, -torch.inf).logsumexp(1)
+        kept = (inside - exact_logits.logsumexp(1)).exp()
+        self.readings[f"recall_at_{depth}"] = float(found.float().mean())
+        self.readings["missed_mass"] = float((1 - kept).clamp(min=0).mean())
+
+    def report(self) -> dict[str, float]:
+        """Return the latest readings by name."""
+        return dict(self.readings)

@@ -1,0 +1,216 @@
+"""Parameters that get gradients for a few rows only, and what heads made of them share."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, Self, get_args
+
+import torch
+from torch import Tensor, nn
+
+from manyclass._validation import check_count
+from manyclass.errors import ConfigError, InputError
+from manyclass.torch.head import OutputHead
+from manyclass.torch.row_products import RowUpdate, gather_rows, sparse_rows
+
+RowUpdateMode = Literal["gradient", "fused"]
+MakeOptimizer = Callable[[Iterable[Tensor]], Any]
+
+
+class ClassRows(nn.Embedding):
+    """Weight and bias of a head. An nn.Embedding with sparse gradients, because that is what DDP looks for."""
+
+    def __init__(self, rows: int, features: int, bias: bool, device: Any = None, dtype: Any = None) -> None:
+        weight = torch.empty(rows, features, device=device, dtype=dtype)
+        super().__init__(rows, features, _weight=weight, sparse=True)
+        self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does."""
+        if not hasattr(self, "bias"):  # nn.Embedding calls this before there is one
+            return
+        bound = self.embedding_dim**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+
+class FusedUpdate:
+    """Hands row gradients to an optimizer inside backward; with every > 1, the sum of that many backward passes."""
+
+    def __init__(self, optimizer: Any, every: int) -> None:
+        self.optimizer = optimizer
+        self.every = every
+        self.waiting: dict[Tensor, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
+
+    def begin_step(self, parameter: Tensor) -> Any:
+        """Return rule and states for native code that moves the rows itself; None while gradients are collected."""
+        return self.optimizer.begin_step(parameter) if self.every == 1 else None
+
+    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
+        """Apply the gradient, or keep it until its turn."""
+        if self.every > 1:
+            waiting = self.waiting.setdefault(parameter, [])
+            waiting.append(sparse_rows(ids, gradient, parameter))
+            if len(waiting) < self.every:
+                return
+            total = _sum(waiting)
+            waiting.clear()
+            ids, gradient = total.indices()[0], total.values()
+        self.optimizer.update_rows(parameter, ids, gradient)
+
+
+def _sum(parts: list[Tensor]) -> Tensor:
+    ids = torch.cat([part.indices() for part in parts], 1)
+    values = torch.cat([part.values() for part in parts])
+    return torch.sparse_coo_tensor(ids, values, parts[0].shape, check_invariants=False).coalesce()
+
+
+class RowHead(OutputHead):
+    """A head whose training touches few rows; `weight` and `bias` live in `rows` and keep nn.Linear's key names.
+
+    row_update="gradient": weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the rows move
+    inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the rest of the
+    network; `row_optimizer` makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1), and schedulers take
+    `head.row_optimizer`. With gradients accumulated over n backward passes, give `accumulate=n` there.
+    """
+
+    rows: ClassRows
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        num_rows: int | None = None,
+        bias: bool = True,
+        row_update: RowUpdateMode = "gradient",
+        row_optimizer: MakeOptimizer | None = None,
+        accumulate: int = 1,
+        device: Any = None,
+        dtype: Any = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(in_features, num_classes, **settings)
+        if row_update not in get_args(RowUpdateMode):
+            raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient' or 'fused'")
+        if row_update == "fused" and row_optimizer is None:
+            raise ConfigError("row_update='fused' needs row_optimizer, e.g. functools.partial(RowSGD, lr=0.1)")
+        if row_update == "gradient" and (row_optimizer is not None or accumulate != 1):
+            raise ConfigError("row_optimizer and accumulate belong to row_update='fused'; set that")
+        self.row_update = row_update
+        self.accumulate = check_count("accumulate", accumulate)
+        self.rows = ClassRows(self.num_classes if num_rows is None else num_rows, in_features, bias, device, dtype)
+        self._fused: FusedUpdate | None = None
+        self._moved = (self.rows.weight, self.rows.bias)  # what the fused optimizer knows
+        if row_optimizer is not None:
+            self._fused = FusedUpdate(row_optimizer(self.rows.parameters()), self.accumulate)
+            if not hasattr(self._fused.optimizer, "update_rows"):
+                kind = type(self._fused.optimizer).__name__
+                raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
+        self.register_state_dict_post_hook(_linear_keys)
+        self.register_load_state_dict_pre_hook(_own_keys)
+        self.register_load_state_dict_post_hook(_loaded)
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does."""
+        self.rows.reset_parameters()
+        self._weights_replaced()
+
+    @property
+    def weight(self) -> Tensor:
+        """The class rows, (rows, in_features). Assign a parameter to share it: head.weight = embedding.weight."""
+        return self.rows.weight
+
+    @weight.setter
+    def weight(self, value: nn.Parameter) -> None:
+        if tuple(value.shape) != tuple(self.rows.weight.shape):
+            raise InputError(f"weight has shape {tuple(value.shape)}; expected {tuple(self.rows.weight.shape)}")
+        self._replace("weight", value)
+
+    @property
+    def bias(self) -> Tensor | None:
+        """One number per row, or None."""
+        return self.rows.bias
+
+    @bias.setter
+    def bias(self, value: nn.Parameter | None) -> None:
+        if value is not None and tuple(value.shape) != (len(self.rows.weight),):
+            raise InputError(f"bias has shape {tuple(value.shape)}; expected {(len(self.rows.weight),)}")
+        self._replace("bias", value)
+
+    def _replace(self, name: str, value: Tensor | None) -> None:
+        if value is not None and not value.is_contiguous():  # every step would copy all of it
+            raise InputError(
+                f"{name} has strides {value.stride()}; rows must be contiguous: pass a contiguous parameter"
+            )
+        setattr(self.rows, name, value)
+        self._weights_replaced()
+
+    def _follow_parameters(self) -> None:
+        """Make the fused optimizer move the parameters that the rows have now."""
+        if self._fused is None:
+            return
+        now = (self.rows.weight, self.rows.bias)
+        for before, value in zip(self._moved, now, strict=True):
+            for group in self._fused.optimizer.param_groups:
+                kept = [value if known is before else known for known in group["params"]]
+                group["params"] = [known for known in kept if known is not None]
+        self._moved = now
+
+    def _weights_replaced(self) -> None:
+        """Called when all weights may have new values or be new parameters."""
+        self._follow_parameters()
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        self._follow_parameters()  # to_empty makes new ones
+        return self
+
+    def _flat(self, input: Tensor) -> Tensor:
+        if self.weight.device.type != "cpu":
+            way_out = "to_empty(device='cpu') and load or reset_parameters()" if self.weight.is_meta else "cpu()"
+            raise InputError(f"the head's weight is on {self.weight.device}; this head computes on the CPU: {way_out}")
+        return super()._flat(input)
+
+    def _nothing(self, flat: Tensor) -> Tensor:
+        nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
+        for parameter in self.rows.parameters():  # an input without gradient must not stop a plain training loop
+            nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
+        return nothing
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("weight", "bias"):  # nn.Module would register them here, past the properties
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
+    @property
+    def row_optimizer(self) -> Any:
+        """The optimizer that moves the rows inside backward; None with row_update='gradient'."""
+        return None if self._fused is None else self._fused.optimizer
+
+    @property
+    def _update(self) -> RowUpdate | None:
+        if self._fused is None or not (self.training and torch.is_grad_enabled()):
+            return None
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if distributed and torch.distributed.get_world_size() > 1:
+            raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
+        return self._fused
+
+
+def _linear_keys(head: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    for name in ("weight", "bias"):
+        if f"{prefix}rows.{name}" in state:
+            state[f"{prefix}{name}"] = state.pop(f"{prefix}rows.{name}")
+
+
+def _own_keys(head: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    for name in ("weight", "bias"):
+        if f"{prefix}{name}" in state:
+            state[f"{prefix}rows.{name}"] = state.pop(f"{prefix}{name}")
+
+
+def _loaded(head: nn.Module, _: Any) -> None:
+    assert isinstance(head, RowHead)
+    head._weights_replaced()
