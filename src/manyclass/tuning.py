@@ -1,9 +1,9 @@
 """Find the fastest config for your own rows and queries, by measuring."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,20 @@ from manyclass.quality import compare, exact_answer
 LADDER = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000)
 CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
 TABLES_FROM = 100_000  # classes; below that a flat scan has always been faster
+
+
+_Setting = TypeVar("_Setting")
+
+
+def frontier(
+    settings: Iterable[_Setting], cost: Callable[[_Setting], float], quality: Callable[[_Setting], float]
+) -> list[_Setting]:
+    """Return the settings that no other equals or beats in both cost and quality, cheapest first."""
+    best: list[_Setting] = []
+    for setting in sorted(settings, key=lambda setting: (cost(setting), -quality(setting))):
+        if not best or quality(setting) > quality(best[-1]):
+            best.append(setting)
+    return best
 
 
 @dataclass(frozen=True)
@@ -42,11 +56,7 @@ class Tuned:
     @property
     def frontier(self) -> list[Point]:
         """Points that no other point beats in both time and accuracy, fastest first."""
-        best: list[Point] = []
-        for point in sorted(self.points, key=lambda p: (p.microseconds, -p.kept)):
-            if not best or point.kept > best[-1].kept:
-                best.append(point)
-        return best
+        return frontier(self.points, lambda point: point.microseconds, lambda point: point.kept)
 
     def table(self) -> str:
         """Return the frontier as text."""
