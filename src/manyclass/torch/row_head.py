@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError
-from manyclass.torch.head import OutputHead
+from manyclass.torch.head import OutputHead, Reduction
 from manyclass.torch.row_products import RowUpdate, gather_rows, sparse_rows
 
 RowUpdateMode = Literal["gradient", "fused"]
@@ -68,10 +68,17 @@ def _sum(parts: list[Tensor]) -> Tensor:
 class RowHead(OutputHead):
     """A head whose training touches few rows; `weight` and `bias` live in `rows` and keep nn.Linear's key names.
 
-    row_update="gradient": weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the rows move
-    inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the rest of the
-    network; `row_optimizer` makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1), and schedulers take
-    `head.row_optimizer`. With gradients accumulated over n backward passes, give `accumulate=n` there.
+    num_rows: int, default num_classes. Rows of the weight, where they do not belong to classes.
+    bias: bool = True. One number per row.
+    row_update: "gradient" (default): weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the
+        rows move inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the
+        rest of the network.
+    row_optimizer: for "fused", what makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1); schedulers take
+        `head.row_optimizer`.
+    accumulate: int = 1. For "fused": rows move at every n-th backward pass, with the sum of the gradients.
+    ignore_index: int = -100. Targets with this value do not count.
+    reduction: "mean" (default), "sum" or "none", as in torch.
+    device, dtype: of the parameters, as for nn.Linear.
     """
 
     rows: ClassRows
@@ -86,11 +93,12 @@ class RowHead(OutputHead):
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
         accumulate: int = 1,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
         device: Any = None,
         dtype: Any = None,
-        **settings: Any,
     ) -> None:
-        super().__init__(in_features, num_classes, **settings)
+        super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         if row_update not in get_args(RowUpdateMode):
             raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient' or 'fused'")
         if row_update == "fused" and row_optimizer is None:
@@ -166,17 +174,37 @@ class RowHead(OutputHead):
         self._follow_parameters()  # to_empty makes new ones
         return self
 
-    def _flat(self, input: Tensor) -> Tensor:
-        if self.weight.device.type != "cpu":
-            way_out = "to_empty(device='cpu') and load or reset_parameters()" if self.weight.is_meta else "cpu()"
-            raise InputError(f"the head's weight is on {self.weight.device}; this head computes on the CPU: {way_out}")
-        return super()._flat(input)
-
     def _nothing(self, flat: Tensor) -> Tensor:
         nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
         for parameter in self.rows.parameters():  # an input without gradient must not stop a plain training loop
             nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
         return nothing
+
+    def change_rows(
+        self, changed: Callable[[str, Tensor, bool], Tensor], optimizers: Iterable[torch.optim.Optimizer]
+    ) -> None:
+        """Replace the data of weight and bias, and of every optimizer state of their shape; the parameters stay.
+
+        changed(name, old, is_parameter) returns the new data of `name`, "weight" or "bias", or of a state of it.
+        Gradients are dropped, also those that wait for a fused step.
+        """
+        known = list(optimizers)
+        if self._fused is not None:
+            self._fused.waiting.clear()
+            if not any(optimizer is self._fused.optimizer for optimizer in known):
+                known.append(self._fused.optimizer)
+        for name, parameter in (("weight", self.weight), ("bias", self.bias)):
+            if parameter is None:
+                continue
+            shape = parameter.shape
+            for optimizer in known:
+                state = optimizer.state.get(parameter, {})
+                for key, value in state.items():
+                    if isinstance(value, Tensor) and value.shape == shape:
+                        state[key] = changed(name, value, False)
+            parameter.data = changed(name, parameter.data, True)
+            parameter.grad = None
+        self.rows.num_embeddings = len(self.weight)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("weight", "bias"):  # nn.Module would register them here, past the properties
