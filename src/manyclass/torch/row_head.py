@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError
+from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
-from manyclass.torch.row_products import RowUpdate, gather_rows, sparse_rows
+from manyclass.torch.row_products import RowUpdate, gather_rows
 
 RowUpdateMode = Literal["gradient", "fused"]
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
@@ -32,37 +33,6 @@ class ClassRows(nn.Embedding):
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
-
-
-class FusedUpdate:
-    """Hands row gradients to an optimizer inside backward; with every > 1, the sum of that many backward passes."""
-
-    def __init__(self, optimizer: Any, every: int) -> None:
-        self.optimizer = optimizer
-        self.every = every
-        self.waiting: dict[Tensor, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
-
-    def begin_step(self, parameter: Tensor) -> Any:
-        """Return rule and states for native code that moves the rows itself; None while gradients are collected."""
-        return self.optimizer.begin_step(parameter) if self.every == 1 else None
-
-    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-        """Apply the gradient, or keep it until its turn."""
-        if self.every > 1:
-            waiting = self.waiting.setdefault(parameter, [])
-            waiting.append(sparse_rows(ids, gradient, parameter))
-            if len(waiting) < self.every:
-                return
-            total = _sum(waiting)
-            waiting.clear()
-            ids, gradient = total.indices()[0], total.values()
-        self.optimizer.update_rows(parameter, ids, gradient)
-
-
-def _sum(parts: list[Tensor]) -> Tensor:
-    ids = torch.cat([part.indices() for part in parts], 1)
-    values = torch.cat([part.values() for part in parts])
-    return torch.sparse_coo_tensor(ids, values, parts[0].shape, check_invariants=False).coalesce()
 
 
 class RowHead(OutputHead):
@@ -190,7 +160,7 @@ class RowHead(OutputHead):
         """
         known = list(optimizers)
         if self._fused is not None:
-            self._fused.waiting.clear()
+            self._fused.forget()
             if not any(optimizer is self._fused.optimizer for optimizer in known):
                 known.append(self._fused.optimizer)
         for name, parameter in (("weight", self.weight), ("bias", self.bias)):
