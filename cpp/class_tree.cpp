@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "kernels.h"
-#include "parallel.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels.h"
-#include "parallel.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {

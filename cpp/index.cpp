@@ -6,8 +6,8 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "parallel.h"
 #include "search_scratch.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {
@@ -30,8 +30,8 @@ Index::~Index() {
     for (auto& slot : idle_) delete slot.load();
 }
 
-Index::Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
-             std::optional<Sketcher> sketcher)
+Index::Index(const Shape& shape, std::optional<WinnerHasher> hasher, size_t bucket_bits,
+             std::optional<Sketcher> scanner, std::optional<Sketcher> sketcher)
     : shape_(shape), hasher_(std::move(hasher)) {
     if (hasher_) {
         codes_.emplace(hasher_->bands(), bucket_bits);

@@ -14,7 +14,7 @@ int16_t to_q15(double fraction) {
     return static_cast<int16_t>(std::clamp(std::nearbyint(fraction * kOne), -32767.0, 32767.0));
 }
 
-// How often `scale` must double to reach `magnitude`; a first scale is the power of two just above.
+// The scale, or the next power of two above the magnitude if that is larger.
 double grown_scale(double scale, double magnitude) {
     if (magnitude <= scale) return scale;
     int exponent;

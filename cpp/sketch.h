@@ -29,14 +29,16 @@ struct SketchQuery {
 
 class Sketcher {
 public:
-    // signs [chunks][2][width]: +1 or -1; width is a power of two, at least features. centre [features].
+    // signs [chunks][2][width]: +1 or -1; width is a power of two, at least features. The centre is zero until it is
+    // set.
     Sketcher(size_t features, size_t bits, size_t width, const float* signs);
     size_t bits() const { return bits_; }
     size_t code_bytes() const { return bits_ / 8; }
     void set_centre(const float* centre) { centre_.assign(centre, centre + features_); }
     const std::vector<float>& centre() const { return centre_; }
     void encode_row(const float* row, SketchRow& out) const;
-    // largest_factor and largest_bias: the store's scales.
+    // factor_scale and bias_scale are the store's. flat: fill `tables`, for the flat pass; otherwise `planes` and
+    // `level_sum`, for single classes.
     void encode_query(const float* x, double factor_scale, double bias_scale, bool flat, SketchQuery& out) const;
     int gain() const { return gain_; }
 

@@ -317,7 +317,7 @@ def test_the_golden_file_gives_the_stored_answer() -> None:
         np.testing.assert_array_equal(found.classes, stored["classes"])
         np.testing.assert_allclose(found.logits, stored["logits"], rtol=1e-4, atol=1e-4)
         assert index.names == [f"Größe {i} 木" for i in range(30)]
-        assert np.flatnonzero(index._state.removed()).tolist() == [4, 17]
+        assert np.flatnonzero(index.state.core.removed()).tolist() == [4, 17]
 
 
 def test_the_golden_file_hashes_as_today() -> None:

@@ -6,10 +6,21 @@ from typing import Any, Literal, Self, TypeVar
 
 from manyclass.errors import ConfigError
 
+# Limits of the core (cpp/limits.h says why they are what they are, and a test compares).
+MAX_BANDS = 65_535
+MIN_WINDOW, MAX_WINDOW = 2, 16
 MAX_BUCKET_BITS = 24
+MAX_PROBED_CODES = 6  # codes of a band that may give way to their runner-up
+SKETCH_STEP = 32
 MAX_SKETCH_BITS = 4096
 MAX_CELLS = 65_535
-MAX_CELL_FEATURES = 65_536  # more could overflow 32-bit sums
+MAX_CELL_FEATURES = 65_536
+MAX_THREADS = 255
+# Limits of our own.
+MAX_CLASSES = 2**32 - 2
+MAX_FEATURES = 2**20  # of a file or a rule of thumb: more would be a mistake
+WINDOWS = tuple(2**bits for bits in range(MIN_WINDOW.bit_length() - 1, MAX_WINDOW.bit_length()))
+
 FLAT_SCAN_CLASSES = 400_000  # above this, tables beat a flat pass over the sketch: docs/how_it_works.md has the figure
 CLASSES_PER_CELL = 256
 EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
@@ -50,19 +61,21 @@ class HashConfig:
                 raise ConfigError(f"{field.name}={value!r} is neither True nor False")
         _one_of("keys", self.keys, ("exact", "fast"))
         _one_of("output", self.output, ("softmax", "logistic"))
-        _one_of("window", self.window, (2, 4, 8, 16))
+        _one_of("window", self.window, WINDOWS)
         _between("seed", self.seed, 0, 2**63 - 1)
         _between("candidates", self.candidates, 1, 2**31 - 1)
         _between("breadth", self.breadth, 1, 2**20)
         _between("always", self.always, 0, 2**20)
-        _between("bands", self.bands, 0, 65_535)
+        _between("bands", self.bands, 0, MAX_BANDS)
         _between("cells", self.cells, 0, MAX_CELLS)
         _between("cell_reach", self.cell_reach, 1, 2**31 - 1)
         for name in ("scan_bits", "sketch_bits"):
             bits = getattr(self, name)
-            if bits % 32 or not 0 <= bits <= MAX_SKETCH_BITS:
-                nearest = min(MAX_SKETCH_BITS, max(0, 32 * round(bits / 32)))
-                raise ConfigError(f"{name}={bits} is not a multiple of 32 up to {MAX_SKETCH_BITS}; try {nearest}")
+            if bits % SKETCH_STEP or not 0 <= bits <= MAX_SKETCH_BITS:
+                nearest = min(MAX_SKETCH_BITS, max(0, SKETCH_STEP * round(bits / SKETCH_STEP)))
+                raise ConfigError(
+                    f"{name}={bits} is not a multiple of {SKETCH_STEP} up to {MAX_SKETCH_BITS}; try {nearest}"
+                )
         if self.bands and self.scan_bits:
             raise ConfigError(f"bands={self.bands} and scan_bits={self.scan_bits} both find classes; set one to 0")
         if self.cells and not self.scan_bits:
@@ -88,7 +101,7 @@ class HashConfig:
                 f"codes={self.codes} over bands={self.bands} makes {self.bucket_bits}-bit buckets, "
                 f"the most is {MAX_BUCKET_BITS}; try codes={most} or more bands"
             )
-        _between("probes", self.probes, 1, 2 ** min(6, self.codes_per_band))
+        _between("probes", self.probes, 1, 2 ** min(MAX_PROBED_CODES, self.codes_per_band))
         if self.probes > 1 and self.keys != "fast":
             raise ConfigError(f"probes={self.probes} needs margins that mean something; set keys='fast'")
         if self.always and not (self.rescore or self.sketch_bits):
@@ -176,7 +189,7 @@ class HashConfig:
             "codes": planes * bands,
             "bands": bands,
             "keys": "fast",
-            "probes": 2 ** min(6, planes),
+            "probes": 2 ** min(MAX_PROBED_CODES, planes),
             "skip_silent": True,
             "breadth": 128,
             "always": 64,
@@ -194,8 +207,8 @@ class HashConfig:
         memory: bytes the index may take beside the rows (default: no limit). target: share of the exact accuracy to
         keep. These are rules of thumb from the benchmarks; `manyclass.tune` measures on your own rows and queries.
         """
-        _between("classes", classes, 0, 2**32 - 2)
-        _between("features", features, 1, 2**20)
+        _between("classes", classes, 0, MAX_CLASSES)
+        _between("features", features, 1, MAX_FEATURES)
         check_target(target)
         if memory is not None:
             _between("memory", memory, 1, 2**60)

@@ -1,11 +1,11 @@
-#include "pairs.h"
+#include "row_products.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
 
-#include "parallel.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {
@@ -38,7 +38,7 @@ void prefetch_row(const float* row, size_t features) {
 
 }  // namespace
 
-PairList::PairList(const int64_t* ids, size_t examples, size_t width)
+ChosenRows::ChosenRows(const int64_t* ids, size_t examples, size_t width)
     : examples_(examples), width_(width), ids_(ids, ids + examples * width) {
     std::vector<Keyed> pairs;
     pairs.reserve(ids_.size());
@@ -61,13 +61,13 @@ PairList::PairList(const int64_t* ids, size_t examples, size_t width)
 }
 
 // The first row whose pairs begin in or after the slice-th share of all pairs.
-size_t PairList::slice_begin(size_t slice, size_t slices) const {
+size_t ChosenRows::slice_begin(size_t slice, size_t slices) const {
     const auto bound = static_cast<uint32_t>(slots_.size() * slice / slices);
     return static_cast<size_t>(std::lower_bound(starts_.begin(), starts_.end() - 1, bound) - starts_.begin());
 }
 
-void PairList::products(const FloatRows& weight, const float* bias, const float* input, float* out,
-                        size_t threads) const {
+void ChosenRows::products(const FloatRows& weight, const float* bias, const float* input, float* out,
+                          size_t threads) const {
     const Kernels& run = kernels();
     const size_t features = weight.features, slices = threads * kSlicesPerThread;
     for (size_t slot = 0; slot < ids_.size(); ++slot)
@@ -92,8 +92,8 @@ void PairList::products(const FloatRows& weight, const float* bias, const float*
 }
 
 // Writes the gradient of one row and returns the sum of its pairs' gradients.
-float PairList::row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run,
-                             float* out) const {
+float ChosenRows::row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run,
+                               float* out) const {
     const float* inputs[kChunk];
     float weights[kChunk];
     float sum = 0;
@@ -110,8 +110,8 @@ float PairList::row_gradient(size_t row, const float* gradient, const FloatRows&
     return sum;
 }
 
-void PairList::row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums,
-                             size_t threads) const {
+void ChosenRows::row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums,
+                               size_t threads) const {
     const Kernels& run = kernels();
     const size_t slices = threads * kSlicesPerThread;
     parallel_for(slices, threads, [&](size_t slice, size_t) {
@@ -121,8 +121,8 @@ void PairList::row_gradients(const float* gradient, const FloatRows& input, floa
     });
 }
 
-void PairList::update_rows(const float* gradient, const FloatRows& input, const RowRule& rule, const RowsToUpdate& rows,
-                           float* sums, size_t threads) const {
+void ChosenRows::update_rows(const float* gradient, const FloatRows& input, const RowRule& rule,
+                             const RowsToUpdate& rows, float* sums, size_t threads) const {
     const Kernels& run = kernels();
     const size_t slices = threads * kSlicesPerThread, width = rows.width;
     const size_t ahead = std::max<size_t>(1, 2048 / width);
@@ -139,7 +139,7 @@ void PairList::update_rows(const float* gradient, const FloatRows& input, const 
     });
 }
 
-void PairList::input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const {
+void ChosenRows::input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const {
     const Kernels& run = kernels();
     const size_t features = weight.features;
     parallel_for(examples_, threads, [&](size_t example, size_t) {
