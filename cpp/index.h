@@ -17,6 +17,7 @@
 #include "code_store.h"
 #include "index_lock.h"
 #include "sketch.h"
+#include "sketch_store.h"
 #include "winner_hash.h"
 
 namespace manyclass {

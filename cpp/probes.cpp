@@ -51,8 +51,13 @@ void ProbeList::plan(const WinnerHasher& hasher, const QueryWinners& winners, co
             if (!silent) ++starts_[cost[subset] + 1u];
         }
     }
+    sort(probes * bands);
+    choose(tables, budget);
+}
+
+// Counting sort by cost, which keeps the order of equals; the `limit` cheapest.
+void ProbeList::sort(size_t limit) {
     size_t wanted = 0, last = 0;
-    const size_t limit = probes * bands;
     for (; last < kCosts; ++last) {
         starts_[last + 1] += starts_[last];
         wanted = starts_[last + 1];
@@ -62,7 +67,10 @@ void ProbeList::plan(const WinnerHasher& hasher, const QueryWinners& winners, co
     for (size_t i = 0; i < probes_.size(); ++i)
         if (costs_[i] <= last && costs_[i] < kCosts) sorted_[starts_[costs_[i]]++] = probes_[i];
     sorted_.resize(std::min(wanted, limit));
+}
 
+// A bucket that is larger than what is left of the budget is passed over.
+void ProbeList::choose(const BandTables& tables, size_t budget) {
     chosen_.clear();
     constexpr size_t ahead = 32;
     for (size_t i = 0; i < sorted_.size() && budget; ++i) {

@@ -22,6 +22,8 @@ private:
     struct Probe {
         uint32_t band, bucket;
     };
+    void sort(size_t limit);
+    void choose(const BandTables& tables, size_t budget);
     std::vector<Probe> probes_, sorted_, chosen_;
     std::vector<uint16_t> costs_;
     std::vector<uint32_t> starts_;

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "prefetch.h"
 #include "thread_pool.h"
 
 namespace manyclass {
@@ -30,10 +31,6 @@ void sort_by_id(std::vector<Keyed>& pairs, uint64_t largest) {
         for (const Keyed& pair : pairs) other[starts[(pair.id >> shift) & mask]++] = pair;
         pairs.swap(other);
     }
-}
-
-void prefetch_row(const float* row, size_t features) {
-    for (size_t i = 0; i < std::min<size_t>(features, 512); i += 16) __builtin_prefetch(row + i);
 }
 
 }  // namespace
@@ -69,7 +66,8 @@ size_t ChosenRows::slice_begin(size_t slice, size_t slices) const {
 void ChosenRows::products(const FloatRows& weight, const float* bias, const float* input, float* out,
                           size_t threads) const {
     const Kernels& run = kernels();
-    const size_t features = weight.features, slices = threads * kSlicesPerThread;
+    const size_t features = weight.features, row_bytes = features * sizeof(float);
+    const size_t slices = threads * kSlicesPerThread;
     for (size_t slot = 0; slot < ids_.size(); ++slot)
         if (ids_[slot] < 0) out[slot] = -std::numeric_limits<float>::infinity();
     parallel_for(slices, threads, [&](size_t slice, size_t) {
@@ -79,7 +77,7 @@ void ChosenRows::products(const FloatRows& weight, const float* bias, const floa
         float sums[kChunk];
         const size_t ahead = std::max<size_t>(1, 2048 / features);
         for (size_t row = begin; row < end; ++row) {
-            if (row + ahead < end) prefetch_row(weight.row(static_cast<size_t>(rows_[row + ahead])), features);
+            if (row + ahead < end) prefetch_row(weight.row(static_cast<size_t>(rows_[row + ahead])), row_bytes);
             const auto id = static_cast<size_t>(rows_[row]);
             for (size_t at = starts_[row]; at < starts_[row + 1]; at += kChunk) {
                 const size_t n = std::min<size_t>(kChunk, starts_[row + 1] - at);
@@ -130,11 +128,12 @@ void ChosenRows::update_rows(const float* gradient, const FloatRows& input, cons
         std::vector<float> own(width);
         const size_t end = slice + 1 == slices ? rows_.size() : slice_begin(slice + 1, slices);
         for (size_t row = slice_begin(slice, slices); row < end; ++row) {
-            if (row + ahead < end) prefetch_row(rows.weight + static_cast<size_t>(rows_[row + ahead]) * width, width);
+            if (row + ahead < end)
+                prefetch_row(rows.weight + static_cast<size_t>(rows_[row + ahead]) * width, width * sizeof(float));
             sums[row] = row_gradient(row, gradient, input, run, own.data());
             const size_t at = static_cast<size_t>(rows_[row]) * width;
-            apply_rule(rule, run, rows.weight + at, rows.first ? rows.first + at : nullptr,
-                       rows.second ? rows.second + at : nullptr, own.data(), width);
+            run.apply_rule(rule, rows.weight + at, rows.first ? rows.first + at : nullptr,
+                           rows.second ? rows.second + at : nullptr, own.data(), width);
         }
     });
 }
@@ -155,7 +154,7 @@ void ChosenRows::input_gradients(const float* gradient, const FloatRows& weight,
                 if (ids[i] < 0) continue;
                 rows[n] = weight.row(static_cast<size_t>(ids[i]));
                 weights[n++] = own[i];
-                prefetch_row(rows[n - 1], features);
+                prefetch_row(rows[n - 1], features * sizeof(float));
             }
             run.weighted_sum(rows, weights, n, features, to);
         }

@@ -1,4 +1,7 @@
-"""A save is all or nothing, whatever fails and whoever is killed; only regular files are read or replaced."""
+"""A save is all or nothing, whatever fails and whoever is killed; only regular files are read or replaced.
+
+Long because there are many ways to be interrupted, and each needs a program to interrupt.
+"""
 
 import contextlib
 import errno

@@ -1,4 +1,7 @@
-"""Saved indexes: the same answers after loading, every damage noticed, old files still read."""
+"""Saved indexes: the same answers after loading, every damage noticed, old files still read.
+
+Long because the list of arrays that do not fit together is long.
+"""
 
 import json
 import random

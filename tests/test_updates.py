@@ -1,4 +1,7 @@
-"""Updates: a refreshed index is the index of the new rows, at any moment, beside any number of searches."""
+"""Updates: a refreshed index is the index of the new rows, at any moment, beside any number of searches.
+
+Long because every kind of change is tested alone and beside searches.
+"""
 
 import subprocess
 import sys

@@ -3,6 +3,8 @@
 // Every row is scale * pattern, with one of two patterns of its class and one of a few scales. So each logit that a
 // search returns must be scale * (query · pattern) for one such pair: anything else is a torn row. And when a class's
 // two patterns are searched together, one of them must find it: it is always in its old bucket or in its new one.
+//
+// Longer than our usual file because it is a program of its own, built and run as one.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
