@@ -43,6 +43,7 @@ private:
     void count_block(size_t bands, SearchWorker& worker, Table table);
 
     // search_scan.cpp
+    size_t scan_limit() const { return index_.sketch_ ? plan_.keep : plan_.candidates; }
     void by_flat_scan();
     void scan(size_t first, size_t count, size_t split, size_t splits, size_t limit, SearchWorker& worker);
     void scan_spans(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t split,

@@ -16,7 +16,7 @@ constexpr size_t kLeadCells = 4;   // cells that a query scans first, to know ho
 
 // As by_flat_scan, but each query passes over the cells that promise most and no others.
 void Search::by_cells() {
-    const size_t limit = index_.sketch_ ? plan_.keep : plan_.candidates;
+    const size_t limit = scan_limit();
     choose_cells(limit);
     const size_t splits = count_ < plan_.threads ? plan_.threads : 1;
     const size_t group = splits > 1 ? 1 : (count_ + plan_.threads - 1) / plan_.threads;

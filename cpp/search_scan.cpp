@@ -14,7 +14,7 @@ constexpr size_t kSampleRuns = 32, kRunBlocks = 1, kSampleRoom = kSampleRuns * k
 
 // Queries share passes over the codes in tiles; when tiles are few, threads share the classes instead.
 void Search::by_flat_scan() {
-    const size_t limit = index_.sketch_ ? plan_.keep : plan_.candidates;
+    const size_t limit = scan_limit();
     const size_t tile = std::clamp<size_t>(count_ / plan_.threads, 1, kScanTile);
     const size_t tiles = (count_ + tile - 1) / tile, splits = tiles < plan_.threads ? plan_.threads : 1;
     if (lists_.size() < count_ * splits) lists_.resize(count_ * splits);

@@ -134,7 +134,7 @@ def small_file(path: Path) -> bytes:
 
 
 def test_every_flipped_bit_is_refused(tmp_path: Path) -> None:
-    """All bits of the preamble, and a sample of the rest; test_files.py takes every bit of a smaller file."""
+    """All bits of the preamble, and a sample of the rest; test_section_file.py takes every bit of a smaller file."""
     path = tmp_path / "index.mc"
     content = bytearray(small_file(path))
     header_end = 32 + struct.unpack_from("<I", content, 12)[0]
