@@ -15,8 +15,6 @@ The file, all numbers little-endian:
 The checksum is CRC-32. It catches every flipped bit and every damaged run of up to 32 bits with certainty,
 misses one other accident in 4 billion, and needs no dependency. It does not stop a forger; no unkeyed digest
 would. Against crafted files the reader relies on its structural checks, which do not trust the checksums.
-
-Longer than our usual file because the format, its writer and its reader are only understood side by side.
 """
 
 import json

@@ -197,7 +197,7 @@ class ClassIndex:
         vectors, single = check_vectors("queries", queries, self.features)
         ids = np.empty((len(vectors), sizes.candidates), np.int64)
         core = self.state.core
-        _check(core.shortlist(vectors, sizes.keep, sizes.probes, sizes.cells, _threads(threads), ids))
+        _raise_problem(core.shortlist(vectors, sizes.keep, sizes.probes, sizes.cells, _threads(threads), ids))
         return ids[0] if single else ids
 
     def votes(self, query: npt.ArrayLike) -> npt.NDArray[np.uint16]:
@@ -418,11 +418,13 @@ class ClassIndex:
         shape = (len(vectors), k)
         classes, logits, log_probs = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32)
         logistic = self.config.output == "logistic"
-        _check(self.state.core.search(vectors, *sizes, threads, logistic, classes, logits, log_probs, ids, id_logits))
+        _raise_problem(
+            self.state.core.search(vectors, *sizes, threads, logistic, classes, logits, log_probs, ids, id_logits)
+        )
         return classes, logits, log_probs
 
 
-def _check(status: Any) -> None:
+def _raise_problem(status: Any) -> None:
     """Raise where a search met numbers that it cannot work with; status is a SearchStatus of the backend."""
     if status.problem == "query not finite":
         raise not_finite("queries", status.query)
