@@ -1,11 +1,12 @@
-#include "pairs.h"
+#include "row_products.h"
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <limits>
 
-#include "parallel.h"
+#include "prefetch.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {
@@ -32,13 +33,9 @@ void sort_by_id(std::vector<Keyed>& pairs, uint64_t largest) {
     }
 }
 
-void prefetch_row(const float* row, size_t features) {
-    for (size_t i = 0; i < std::min<size_t>(features, 512); i += 16) __builtin_prefetch(row + i);
-}
-
 }  // namespace
 
-PairList::PairList(const int64_t* ids, size_t examples, size_t width)
+ChosenRows::ChosenRows(const int64_t* ids, size_t examples, size_t width)
     : examples_(examples), width_(width), ids_(ids, ids + examples * width) {
     std::vector<Keyed> pairs;
     pairs.reserve(ids_.size());
@@ -61,15 +58,16 @@ PairList::PairList(const int64_t* ids, size_t examples, size_t width)
 }
 
 // The first row whose pairs begin in or after the slice-th share of all pairs.
-size_t PairList::slice_begin(size_t slice, size_t slices) const {
+size_t ChosenRows::slice_begin(size_t slice, size_t slices) const {
     const auto bound = static_cast<uint32_t>(slots_.size() * slice / slices);
     return static_cast<size_t>(std::lower_bound(starts_.begin(), starts_.end() - 1, bound) - starts_.begin());
 }
 
-void PairList::products(const FloatRows& weight, const float* bias, const float* input, float* out,
-                        size_t threads) const {
+void ChosenRows::products(const FloatRows& weight, const float* bias, const float* input, float* out,
+                          size_t threads) const {
     const Kernels& run = kernels();
-    const size_t features = weight.features, slices = threads * kSlicesPerThread;
+    const size_t features = weight.features, row_bytes = features * sizeof(float);
+    const size_t slices = threads * kSlicesPerThread;
     for (size_t slot = 0; slot < ids_.size(); ++slot)
         if (ids_[slot] < 0) out[slot] = -std::numeric_limits<float>::infinity();
     parallel_for(slices, threads, [&](size_t slice, size_t) {
@@ -79,7 +77,7 @@ void PairList::products(const FloatRows& weight, const float* bias, const float*
         float sums[kChunk];
         const size_t ahead = std::max<size_t>(1, 2048 / features);
         for (size_t row = begin; row < end; ++row) {
-            if (row + ahead < end) prefetch_row(weight.row(static_cast<size_t>(rows_[row + ahead])), features);
+            if (row + ahead < end) prefetch_row(weight.row(static_cast<size_t>(rows_[row + ahead])), row_bytes);
             const auto id = static_cast<size_t>(rows_[row]);
             for (size_t at = starts_[row]; at < starts_[row + 1]; at += kChunk) {
                 const size_t n = std::min<size_t>(kChunk, starts_[row + 1] - at);
@@ -92,8 +90,8 @@ void PairList::products(const FloatRows& weight, const float* bias, const float*
 }
 
 // Writes the gradient of one row and returns the sum of its pairs' gradients.
-float PairList::row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run,
-                             float* out) const {
+float ChosenRows::row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run,
+                               float* out) const {
     const float* inputs[kChunk];
     float weights[kChunk];
     float sum = 0;
@@ -110,8 +108,8 @@ float PairList::row_gradient(size_t row, const float* gradient, const FloatRows&
     return sum;
 }
 
-void PairList::row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums,
-                             size_t threads) const {
+void ChosenRows::row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums,
+                               size_t threads) const {
     const Kernels& run = kernels();
     const size_t slices = threads * kSlicesPerThread;
     parallel_for(slices, threads, [&](size_t slice, size_t) {
@@ -121,8 +119,8 @@ void PairList::row_gradients(const float* gradient, const FloatRows& input, floa
     });
 }
 
-void PairList::update_rows(const float* gradient, const FloatRows& input, const RowRule& rule, const RowsToUpdate& rows,
-                           float* sums, size_t threads) const {
+void ChosenRows::update_rows(const float* gradient, const FloatRows& input, const RowRule& rule,
+                             const RowsToUpdate& rows, float* sums, size_t threads) const {
     const Kernels& run = kernels();
     const size_t slices = threads * kSlicesPerThread, width = rows.width;
     const size_t ahead = std::max<size_t>(1, 2048 / width);
@@ -130,16 +128,17 @@ void PairList::update_rows(const float* gradient, const FloatRows& input, const 
         std::vector<float> own(width);
         const size_t end = slice + 1 == slices ? rows_.size() : slice_begin(slice + 1, slices);
         for (size_t row = slice_begin(slice, slices); row < end; ++row) {
-            if (row + ahead < end) prefetch_row(rows.weight + static_cast<size_t>(rows_[row + ahead]) * width, width);
+            if (row + ahead < end)
+                prefetch_row(rows.weight + static_cast<size_t>(rows_[row + ahead]) * width, width * sizeof(float));
             sums[row] = row_gradient(row, gradient, input, run, own.data());
             const size_t at = static_cast<size_t>(rows_[row]) * width;
-            apply_rule(rule, run, rows.weight + at, rows.first ? rows.first + at : nullptr,
-                       rows.second ? rows.second + at : nullptr, own.data(), width);
+            run.apply_rule(rule, rows.weight + at, rows.first ? rows.first + at : nullptr,
+                           rows.second ? rows.second + at : nullptr, own.data(), width);
         }
     });
 }
 
-void PairList::input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const {
+void ChosenRows::input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const {
     const Kernels& run = kernels();
     const size_t features = weight.features;
     parallel_for(examples_, threads, [&](size_t example, size_t) {
@@ -155,7 +154,7 @@ void PairList::input_gradients(const float* gradient, const FloatRows& weight, f
                 if (ids[i] < 0) continue;
                 rows[n] = weight.row(static_cast<size_t>(ids[i]));
                 weights[n++] = own[i];
-                prefetch_row(rows[n - 1], features);
+                prefetch_row(rows[n - 1], features * sizeof(float));
             }
             run.weighted_sum(rows, weights, n, features, to);
         }

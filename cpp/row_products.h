@@ -1,7 +1,7 @@
 // Products of examples with chosen rows of a weight matrix, and their gradients: the inner work of training.
 //
-// An example names its rows; a list of pairs turns that round, so that each row is read once for all the examples
-// that want it, and written by one thread: sums do not depend on the number of threads.
+// The caller gives the rows of each example. ChosenRows sorts these (example, row) pairs by row, so that each row is
+// read once for all the examples that chose it, and is written by one thread: sums do not depend on how many there are.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -19,14 +19,15 @@ struct FloatRows {
     const float* row(size_t id) const { return data + id * features; }
 };
 
-class PairList {
+// Which rows each example chose.
+class ChosenRows {
 public:
     // ids [examples][width]: the rows of each example, negative where there is none.
-    PairList(const int64_t* ids, size_t examples, size_t width);
+    ChosenRows(const int64_t* ids, size_t examples, size_t width);
 
     size_t examples() const { return examples_; }
     size_t width() const { return width_; }
-    // The distinct rows that are wanted, ascending.
+    // The distinct rows that were chosen, ascending.
     std::span<const int64_t> rows() const { return rows_; }
 
     // products [examples][width] = weight[id] . input[example] + bias[id], -inf where there is no id.

@@ -1,4 +1,7 @@
-"""Updates: a refreshed index is the index of the new rows, at any moment, beside any number of searches."""
+"""Updates: a refreshed index is the index of the new rows, at any moment, beside any number of searches.
+
+Long because every kind of change is tested alone and beside searches.
+"""
 
 import subprocess
 import sys
@@ -50,7 +53,7 @@ def test_a_refreshed_index_is_the_index_of_the_new_rows(pipeline: str, in_place:
     else:
         index.refresh(ids, rows=changed[ids], bias=new_bias[ids])
     fresh = ClassIndex.build(changed, bias=new_bias, config=config)
-    index._set_vote_weights(fresh._vote_weights)
+    index.state.set_vote_weights(fresh.state.vote_weights)
     assert_same(integers(index, queries), integers(fresh, queries))
     np.testing.assert_array_equal(index.search(queries).logits, fresh.search(queries).logits)
     assert index.rows is rows
@@ -99,7 +102,7 @@ def test_a_bias_alone_can_be_refreshed() -> None:
         index.refresh([4, 9], bias=[1.5, -2.5])
         expected = bias.copy()
         expected[[4, 9]] = 1.5, -2.5
-        np.testing.assert_array_equal(index._state.bias(), expected)
+        np.testing.assert_array_equal(index.state.core.bias(), expected)
         ids, logits = index.retrieve(queries, 70)
         exact = dense_logits(rows, expected, queries)
         for q in range(len(queries)):
@@ -120,7 +123,7 @@ def test_appending_is_building_with_more_rows(pipeline: str) -> None:
         for begin in range(first, 200, 37):
             added = index.append(rows[begin : begin + 37], bias=bias[begin : begin + 37])
             assert added == range(begin, min(200, begin + 37))
-        index._set_vote_weights(whole._vote_weights)
+        index.state.set_vote_weights(whole.state.vote_weights)
         assert_same(integers(index, queries), integers(whole, queries))
 
 
@@ -143,7 +146,7 @@ def test_appended_classes_are_found_and_the_callers_rows_stay_his(pipeline: str)
 def test_a_removed_class_never_comes_back(pipeline: str, tmp_path: Path) -> None:
     rows, bias, queries = problem(70, 40)
     index = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
-    gone = np.unique(np.append(index._always[:3], np.arange(10, 40))).astype(np.int64)
+    gone = np.unique(np.append(index.state.always[:3], np.arange(10, 40))).astype(np.int64)
     index.remove(gone)
     index.refresh(slice(None))
     index.refresh(gone[:3], rows=5 * queries[:3], bias=[100.0, 100.0, 100.0])

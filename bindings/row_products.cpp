@@ -1,5 +1,5 @@
-// Python's view of cpp/pairs.h.
-#include "../cpp/pairs.h"
+// Python's view of cpp/row_products.h.
+#include "../cpp/row_products.h"
 
 #include <nanobind/stl/optional.h>
 
@@ -16,16 +16,16 @@ FloatRows view(const In<float, 2>& rows) {
     return {rows.data(), rows.shape(0), rows.shape(1)};
 }
 
-void check_rows(const PairList& pairs, size_t rows) {
-    require(pairs.rows().empty() || static_cast<size_t>(pairs.rows().back()) < rows, "id out of range");
+void check_rows(const ChosenRows& chosen, size_t rows) {
+    require(chosen.rows().empty() || static_cast<size_t>(chosen.rows().back()) < rows, "id out of range");
 }
 
 template <class Array>
-void check_pairs(const PairList& pairs, const Array& array) {
-    require(array.shape(0) == pairs.examples() && array.shape(1) == pairs.width(), "one number per pair");
+void check_pairs(const ChosenRows& chosen, const Array& array) {
+    require(array.shape(0) == chosen.examples() && array.shape(1) == chosen.width(), "one number per pair");
 }
 
-void products(const PairList& self, In<float, 2> weight, std::optional<In<float, 1>> bias, In<float, 2> input,
+void products(const ChosenRows& self, In<float, 2> weight, std::optional<In<float, 1>> bias, In<float, 2> input,
               Out<float, 2> out, size_t threads) {
     check_rows(self, weight.shape(0));
     check_pairs(self, out);
@@ -36,7 +36,7 @@ void products(const PairList& self, In<float, 2> weight, std::optional<In<float,
     self.products(view(weight), bias_data, input.data(), out.data(), std::max<size_t>(1, threads));
 }
 
-void row_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> input, Out<float, 2> out,
+void row_gradients(const ChosenRows& self, In<float, 2> gradient, In<float, 2> input, Out<float, 2> out,
                    Out<float, 1> sums, size_t threads) {
     check_pairs(self, gradient);
     require(input.shape(0) == self.examples(), "input");
@@ -46,8 +46,8 @@ void row_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> inp
     self.row_gradients(gradient.data(), view(input), out.data(), sums.data(), std::max<size_t>(1, threads));
 }
 
-void moved_rows(const PairList& self, In<float, 2> gradient, In<float, 2> input, const RowRuleTuple& tuple,
-                Out<float, 2> weight, RowState first, RowState second, Out<float, 1> sums, size_t threads) {
+void bound_update_rows(const ChosenRows& self, In<float, 2> gradient, In<float, 2> input, const RowRuleTuple& tuple,
+                       Out<float, 2> weight, RowState first, RowState second, Out<float, 1> sums, size_t threads) {
     check_pairs(self, gradient);
     check_rows(self, weight.shape(0));
     require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
@@ -58,7 +58,7 @@ void moved_rows(const PairList& self, In<float, 2> gradient, In<float, 2> input,
     self.update_rows(gradient.data(), view(input), rule, rows, sums.data(), std::max<size_t>(1, threads));
 }
 
-void input_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> weight, Out<float, 2> out,
+void input_gradients(const ChosenRows& self, In<float, 2> gradient, In<float, 2> weight, Out<float, 2> out,
                      size_t threads) {
     check_rows(self, weight.shape(0));
     check_pairs(self, gradient);
@@ -69,22 +69,22 @@ void input_gradients(const PairList& self, In<float, 2> gradient, In<float, 2> w
 
 }  // namespace
 
-void bind_pairs(nb::module_& m) {
-    nb::class_<PairList>(m, "PairList")
+void bind_row_products(nb::module_& m) {
+    nb::class_<ChosenRows>(m, "ChosenRows")
         .def("__init__",
-             [](PairList* self, In<int64_t, 2> ids) {
+             [](ChosenRows* self, In<int64_t, 2> ids) {
                  require(ids.size() < size_t{1} << 32, "too many pairs");
                  nb::gil_scoped_release unlocked;
-                 new (self) PairList(ids.data(), ids.shape(0), ids.shape(1));
+                 new (self) ChosenRows(ids.data(), ids.shape(0), ids.shape(1));
              })
         .def_prop_ro(
             "rows",
-            [](const PairList& self) { return copied(std::vector<int64_t>(self.rows().begin(), self.rows().end())); },
+            [](const ChosenRows& self) { return copied(std::vector<int64_t>(self.rows().begin(), self.rows().end())); },
             nb::rv_policy::move)
         .def("products", &products, nb::arg("weight"), nb::arg("bias").none(), nb::arg("input"), nb::arg("out"),
              nb::arg("threads"))
         .def("row_gradients", &row_gradients)
-        .def("update_rows", &moved_rows, nb::arg("gradient"), nb::arg("input"), nb::arg("rule"), nb::arg("weight"),
-             nb::arg("first").none(), nb::arg("second").none(), nb::arg("sums"), nb::arg("threads"))
+        .def("update_rows", &bound_update_rows, nb::arg("gradient"), nb::arg("input"), nb::arg("rule"),
+             nb::arg("weight"), nb::arg("first").none(), nb::arg("second").none(), nb::arg("sums"), nb::arg("threads"))
         .def("input_gradients", &input_gradients);
 }

@@ -5,9 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from manyclass import _native
-from manyclass._reference.row_products import ReferencePairs
-from manyclass._reference.row_update import RowRule
+from manyclass import _native, _reference
+from manyclass._row_rule import RowRule
 
 SIZES = [
     (1, 1, 1, 1),
@@ -40,14 +39,15 @@ def case(sizes: tuple[int, int, int, int]) -> dict[str, Any]:
 
 def results(make: Any, given: dict[str, Any], threads: int) -> list[np.ndarray]:
     """Return distinct rows, products, gradients of rows, their sums, gradients of inputs."""
-    pairs = make(given["ids"])
+    chosen = make(given["ids"])
     products = np.empty(given["ids"].shape, np.float32)
-    pairs.products(given["weight"], given["bias"], given["input"], products, threads)
-    rows, sums = np.empty((len(pairs.rows), given["input"].shape[1]), np.float32), np.empty(len(pairs.rows), np.float32)
-    pairs.row_gradients(given["gradient"], given["input"], rows, sums, threads)
+    chosen.products(given["weight"], given["bias"], given["input"], products, threads)
+    count = len(chosen.rows)
+    rows, sums = np.empty((count, given["input"].shape[1]), np.float32), np.empty(count, np.float32)
+    chosen.row_gradients(given["gradient"], given["input"], rows, sums, threads)
     inputs = np.empty(given["input"].shape, np.float32)
-    pairs.input_gradients(given["gradient"], given["weight"], inputs, threads)
-    return [pairs.rows, products, rows, sums, inputs]
+    chosen.input_gradients(given["gradient"], given["weight"], inputs, threads)
+    return [chosen.rows, products, rows, sums, inputs]
 
 
 @pytest.mark.usefixtures("simd")
@@ -56,13 +56,13 @@ def results(make: Any, given: dict[str, Any], threads: int) -> list[np.ndarray]:
 def test_native_matches_the_reference(name: str, sizes: tuple[int, int, int, int]) -> None:
     _native.use_simd(name)
     given = case(sizes)
-    expected = results(ReferencePairs, given, 1)
-    first = results(_native.PairList, given, 1)
+    expected = results(_reference.ChosenRows, given, 1)
+    first = results(_native.ChosenRows, given, 1)
     np.testing.assert_array_equal(first[0], expected[0])
     for ours, theirs in zip(first[1:], expected[1:], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=2e-4)
     for threads in (2, 5):
-        for ours, again in zip(first, results(_native.PairList, given, threads), strict=True):
+        for ours, again in zip(first, results(_native.ChosenRows, given, threads), strict=True):
             np.testing.assert_array_equal(ours, again)
 
 
@@ -73,23 +73,23 @@ def test_rows_moved_at_once_are_those_moved_by_their_gradients(
     rule: str, sizes: tuple[int, int, int, int], threads: int
 ) -> None:
     given = case(sizes)
-    chosen = RULES[rule]
-    pairs = _native.PairList(given["ids"])
+    step = RULES[rule]
+    chosen = _native.ChosenRows(given["ids"])
     at_once, apart = ([given["weight"].copy(), *np.ones((2, *given["weight"].shape), np.float32)] for _ in range(2))
-    sums, expected_sums = np.empty(len(pairs.rows), np.float32), np.empty(len(pairs.rows), np.float32)
-    pairs.update_rows(given["gradient"], given["input"], chosen, *at_once, sums, threads)
-    rows = np.empty((len(pairs.rows), given["input"].shape[1]), np.float32)
-    pairs.row_gradients(given["gradient"], given["input"], rows, expected_sums, 1)
-    _native.update_rows(chosen, *apart, pairs.rows, rows, 1)
+    sums, expected_sums = np.empty(len(chosen.rows), np.float32), np.empty(len(chosen.rows), np.float32)
+    chosen.update_rows(given["gradient"], given["input"], step, *at_once, sums, threads)
+    rows = np.empty((len(chosen.rows), given["input"].shape[1]), np.float32)
+    chosen.row_gradients(given["gradient"], given["input"], rows, expected_sums, 1)
+    _native.update_rows(step, *apart, chosen.rows, rows, 1)
     for ours, theirs in zip([*at_once, sums], [*apart, expected_sums], strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
 def test_ids_beyond_the_weight_are_refused() -> None:
     given = case((3, 5, 7, 11))
-    pairs = _native.PairList(np.full((3, 5), 11))
+    chosen = _native.ChosenRows(np.full((3, 5), 11))
     sums = np.empty(1, np.float32)
     with pytest.raises(ValueError, match="id out of range"):
-        pairs.products(given["weight"], None, given["input"], np.empty((3, 5), np.float32), 1)
+        chosen.products(given["weight"], None, given["input"], np.empty((3, 5), np.float32), 1)
     with pytest.raises(ValueError, match="id out of range"):
-        pairs.update_rows(given["gradient"], given["input"], RULES["plain"], given["weight"], None, None, sums, 1)
+        chosen.update_rows(given["gradient"], given["input"], RULES["plain"], given["weight"], None, None, sums, 1)

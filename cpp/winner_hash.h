@@ -7,7 +7,7 @@
 
 namespace manyclass {
 
-struct HasherShape {
+struct WinnerHasherShape {
     size_t features, bands, planes, window, code_bits, copies;
     bool exact_keys;
 };
@@ -19,14 +19,14 @@ struct QueryWinners {
     std::vector<uint16_t> margin;
 };
 
-class Hasher {
+class WinnerHasher {
 public:
     // permutations [copies][features]; offsets [groups][planes][window], each below features.
-    Hasher(const HasherShape& shape, const uint32_t* permutations, const uint32_t* offsets);
+    WinnerHasher(const WinnerHasherShape& shape, const uint32_t* permutations, const uint32_t* offsets);
 
     size_t bands() const { return shape_.bands; }
     size_t padded_bands() const { return groups_ * 16; }
-    const HasherShape& shape() const { return shape_; }
+    const WinnerHasherShape& shape() const { return shape_; }
 
     // Bucket numbers of all bands; false, with nothing written, for a constant vector: it ties everywhere.
     bool hash(const float* x, uint32_t* buckets) const;
@@ -34,7 +34,7 @@ public:
 
 private:
     bool run(const float* x, uint32_t* padded_buckets, const WinnerDetail* detail) const;
-    HasherShape shape_;
+    WinnerHasherShape shape_;
     size_t groups_, copy_stride_;
     std::vector<uint32_t> gather_;  // permutations, already extended by the wrapped elements
     std::vector<uint32_t> offsets_;

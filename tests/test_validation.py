@@ -436,10 +436,10 @@ def assert_exact(index: ClassIndex, queries: Any, found: TopK) -> None:
     """Check a search among all classes against the dense layer in float64."""
     queries = np.atleast_2d(np.asarray(queries)).astype(np.float64)
     classes, logits = np.atleast_2d(found.classes), np.atleast_2d(found.logits)
-    bias = index._state.bias()
+    bias = index.state.core.bias()
     exact, allowed = dense_logits(index.rows, bias, queries), rounding(index.rows, bias, queries)
-    if len(index._state.removed()):
-        exact[:, index._state.removed() != 0] = -np.inf
+    if len(index.state.core.removed()):
+        exact[:, index.state.core.removed() != 0] = -np.inf
     for q in range(len(queries)):
         best = np.sort(exact[q])[::-1][: classes.shape[1]]
         best = best[np.isfinite(best)]

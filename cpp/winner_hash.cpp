@@ -1,4 +1,4 @@
-#include "hasher.h"
+#include "winner_hash.h"
 
 #include <algorithm>
 #include <cstring>
@@ -16,7 +16,7 @@ struct KeyScratch {
 
 }  // namespace
 
-Hasher::Hasher(const HasherShape& shape, const uint32_t* permutations, const uint32_t* offsets)
+WinnerHasher::WinnerHasher(const WinnerHasherShape& shape, const uint32_t* permutations, const uint32_t* offsets)
     : shape_(shape),
       groups_((shape.bands + 15) / 16),
       copy_stride_(shape.features + 15),
@@ -26,7 +26,7 @@ Hasher::Hasher(const HasherShape& shape, const uint32_t* permutations, const uin
             gather_.push_back(permutations[copy * shape.features + i % shape.features]);
 }
 
-bool Hasher::run(const float* x, uint32_t* padded_buckets, const WinnerDetail* detail) const {
+bool WinnerHasher::run(const float* x, uint32_t* padded_buckets, const WinnerDetail* detail) const {
     const Kernels& k = kernels();
     const WindowPlan plan{offsets_.data(),  groups_,       shape_.planes, shape_.window,
                           shape_.code_bits, shape_.copies, copy_stride_};
@@ -51,7 +51,7 @@ bool Hasher::run(const float* x, uint32_t* padded_buckets, const WinnerDetail* d
         scratch, [&](int16_t* keys) { k.fast_keys(x, shape_.features, kKeyLevels / largest, keys); }, k.fast_winners);
 }
 
-bool Hasher::hash(const float* x, uint32_t* buckets) const {
+bool WinnerHasher::hash(const float* x, uint32_t* buckets) const {
     thread_local std::vector<uint32_t> padded;
     padded.resize(padded_bands());
     if (!run(x, padded.data(), nullptr)) return false;
@@ -59,7 +59,7 @@ bool Hasher::hash(const float* x, uint32_t* buckets) const {
     return true;
 }
 
-bool Hasher::hash_query(const float* x, QueryWinners& out) const {
+bool WinnerHasher::hash_query(const float* x, QueryWinners& out) const {
     const size_t codes = padded_bands() * shape_.planes;
     out.buckets.resize(padded_bands());
     out.silent.resize(padded_bands());

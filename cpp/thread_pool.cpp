@@ -1,4 +1,4 @@
-#include "parallel.h"
+#include "thread_pool.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -13,6 +13,8 @@
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "limits.h"
 
 namespace manyclass {
 namespace {
@@ -65,6 +67,8 @@ struct Ticket {
         return next(word) < tasks(word) && worker <= (word >> (2 * kBits) & kHelperMask);
     }
 };
+
+static_assert(kMaxThreads <= Ticket::kHelperMask);
 
 class Pool {
 public:
@@ -151,7 +155,7 @@ Pool& shared_pool() {
 }  // namespace
 
 void parallel_for(size_t tasks, size_t threads, const Work& work) {
-    threads = std::min({threads, tasks, static_cast<size_t>(Ticket::kHelperMask)});
+    threads = std::min({threads, tasks, kMaxThreads});
     if (threads > 1 && tasks <= Ticket::kMask && shared_pool().try_run(tasks, threads, work)) return;
     for (size_t task = 0; task < tasks; ++task) work(task, 0);
 }
