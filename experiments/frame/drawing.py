@@ -128,6 +128,11 @@ def one_two_five(axis: "Axis") -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
 
 
+def in_plain_numbers(axis: "Axis") -> None:
+    """Label the ticks of a linear axis as one writes numbers: 0, 0.5, 1,000."""
+    axis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+
 def in_percent(axis: "Axis") -> None:
     """Label the ticks of an axis of shares in percent, with as many digits as they need."""
     axis.set_major_formatter(lambda value, _: f"{round(100 * value, 3):g}%")
