@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from experiments.frame.stages import Run
-from experiments.peers.exact_products import exact_seconds, speedups
+from experiments.peers.exact import exact_seconds, speedups
 from experiments.peers.judging import accuracy_kept
 from experiments.peers.problem import Problem
 from experiments.peers.timing import PAUSE, ROUNDS, best_seconds, in_turn

@@ -1,6 +1,6 @@
 """A stand-in for the paper's setting: 21,900 classes read off the 4096 ReLU activations of a trained AlexNet.
 
-No trained network ships with the benchmarks, so its last layer is written down in closed form. Images are
+No trained network ships with the library, so its last layer is written down in closed form. Images are
 points of a latent space in which classes cluster into families (as breeds of dog do); a random ReLU layer
 turns them into activations with many exact zeros and a common mean. Rows and biases are those of the shrinkage
 linear discriminant for these activations, the layer that training on them would approach.
@@ -13,10 +13,10 @@ on this set mean something; that any pipeline keeps the accuracy on it says litt
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import numpy as np
 import torch
+
+from experiments.peers.problem import Problem
 
 LATENT = 64
 FAMILIES = 1000
@@ -89,8 +89,8 @@ def fold_bias_into_rows(
     return rows + per_unit[:, None] * common, per_unit
 
 
-def fill_imagenet_like(folder: Path, classes: int, features: int, query_count: int = 2000, seed: int = 3) -> None:
-    """Write rows, bias, queries and labels. Cost: about a minute at 21,900 × 4096."""
+def imagenet_like(classes: int = 21_900, features: int = 4096, queries: int = 2000, seed: int = 3) -> Problem:
+    """Return rows, bias, queries and labels. Cost: about a minute at 21,900 × 4096."""
     generator = torch.Generator().manual_seed(seed)
     centres = class_centres(classes, generator)
     layer = ReluLayer.random(features, generator)
@@ -99,8 +99,6 @@ def fill_imagenet_like(folder: Path, classes: int, features: int, query_count: i
     activations = layer.sample(centres[measured], generator)
     rows, bias = discriminant(means, activations - means[measured])
     rows, bias = fold_bias_into_rows(rows, bias, activations.mean(0))
-    labels = torch.randint(classes, (query_count,), generator=generator)
-    np.save(folder / "queries.npy", layer.sample(centres[labels], generator).numpy())
-    np.save(folder / "labels.npy", labels.numpy())
-    np.save(folder / "rows.npy", rows.numpy())
-    np.save(folder / "bias.npy", bias.numpy())
+    labels = torch.randint(classes, (queries,), generator=generator)
+    images = layer.sample(centres[labels], generator)
+    return Problem(rows.numpy(), bias.numpy(), images.numpy(), labels.numpy())
