@@ -1,21 +1,23 @@
-"""Sections on the layer alone: its times, its accuracy, and the trade-off between the two."""
+"""The sections of the page on the trained layer: its times, its accuracy, the trade-off, and other libraries."""
 
 from pathlib import Path
 
 from experiments.frame.page import Figure, Section, Table, Text
 from experiments.frame.records import Record, Records
-from experiments.frame.wording import ABSENT, number, percent, times
-from experiments.imagenet21k.page import figures, paper, reading
-from experiments.imagenet21k.page.reading import PIPELINES, Cells
+from experiments.frame.wording import ABSENT, number, percent, times, whole
+from experiments.imagenet21k import figures, paper, results
+from experiments.imagenet21k.results import PIPELINES, Cells
 
 TITLES = ("Time of the layer alone", "Accuracy against K", "Speed-up against accuracy", "Speed-up by batch size")
 BEST_COLUMNS = ("pipeline", "batch", "at least", "K", "accuracy kept", "ms", "× fastest exact", "× softmax")
 SHORT = ("Times", "Accuracy", "Trade-off", "Batches")
+SHARES = (0.90, 0.95, 0.99)
+PEER_TIMES = ("us_batch1", "us_batch64", "us_batch1000")
 
 
 def layer_sections(records: Records, folder: Path) -> list[Section]:
     """Return the four sections of the stage `layer`."""
-    cells = reading.layer_cells(records)
+    cells = results.layer_cells(records)
     if not cells:
         missing = "Not run yet: stage `layer`."
         return [Section(title, missing, short=short) for title, short in zip(TITLES, SHORT, strict=True)]
@@ -68,7 +70,7 @@ def time_table(cells: Cells, pipeline: str, caption: str) -> Table:
     columns = ["batch", "K", "WTA ms", "softmax ms", "fastest exact ms", "× softmax", "× fastest exact",
                "accuracy kept", "WTA ms", "softmax ms", "speed-up", "accuracy kept"]  # fmt: skip
     rows = []
-    for batch in (size for size in paper.BATCHES if size in reading.batches(cells)):
+    for batch in (size for size in paper.BATCHES if size in results.batches(cells)):
         for candidates in table_candidates(cells, pipeline):
             cell = cells.get((pipeline, batch, candidates))
             if cell:
@@ -98,14 +100,14 @@ def _printed(batch: int, candidates: int) -> list[str]:
 
 def accuracy_text(cells: Cells) -> str:
     """Return what 30 candidates keep, beside the paper's number and our goal."""
-    few = {name: cells.get((name, reading.batches(cells)[0], 30)) for name in PIPELINES}
+    few = {name: cells.get((name, results.batches(cells)[0], 30)) for name in PIPELINES}
     sentences = []
     if few["paper"]:
-        share, printed = reading.kept(few["paper"]), paper.ACCURACY_KEPT[30]
+        share, printed = results.kept(few["paper"]), paper.ACCURACY_KEPT[30]
         sentences.append(f"With 30 candidates the paper's pipeline keeps {percent(share)} of the exact accuracy here; "
                          f"the paper reports {printed:.0%}.")  # fmt: skip
     if few["default"]:
-        share = reading.kept(few["default"])
+        share = results.kept(few["default"])
         goal = "reached" if share >= paper.GOAL_KEPT_AT_30 else "not reached"
         sentences.append(f"The default pipeline keeps {percent(share)} (goal: {paper.GOAL_KEPT_AT_30:.0%}, {goal}).")
     return " ".join(sentences)
@@ -113,7 +115,7 @@ def accuracy_text(cells: Cells) -> str:
 
 def accuracy_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Figure | Text]]:
     """Return accuracy against candidates, in words, as a figure and as a table."""
-    batch = reading.batches(cells)[0]
+    batch = results.batches(cells)[0]
     rows = []
     for candidates in sorted({candidates for _, size, candidates in cells if size == batch}):
         found = [cells.get((name, batch, candidates)) for name in PIPELINES]
@@ -136,7 +138,7 @@ def trade_off_text(cells: Cells) -> str:
     """Return how fast the default pipeline is at 99%, beside the paper's number and our goal."""
     text = f"The paper reports {paper.TRADE_OFF[1]:g}× at {paper.TRADE_OFF[0]:.0%} of the baseline's accuracy."
     share, wanted = paper.GOAL_TRADE_OFF
-    best = reading.fewest(cells, "default", 1, share)
+    best = results.fewest(cells, "default", 1, share)
     if best:
         verdict = "reached" if best["speedup"] >= wanted else "not reached"
         product = f"`{best['exact_product']}`, {number(best['exact_ms'])} ms"
@@ -146,14 +148,14 @@ def trade_off_text(cells: Cells) -> str:
             f"{times(best['speedup_torch'])} as fast as torch's softmax; the goal of {wanted:g}× at {share:.0%} is "
             f"{verdict}."
         )
-    elif 1 in reading.batches(cells):
+    elif 1 in results.batches(cells):
         text += f" No setting of the default pipeline keeps {share:.0%} of the accuracy here: the goal is not reached."
     return text
 
 
 def trade_off_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Figure | Text]]:
     """Return speed-up against the share of the accuracy at fixed batch, and the best at some shares."""
-    measured = reading.batches(cells)
+    measured = results.batches(cells)
     sizes = [measured[0], *[batch for batch in (32, measured[-1]) if batch in measured and batch != measured[0]][:1]]
     rows = [
         _best_row(cells, name, batch, share)
@@ -164,7 +166,7 @@ def trade_off_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Fig
 
 
 def _best_row(cells: Cells, pipeline: str, batch: int, share: float) -> list[object]:
-    best = reading.fewest(cells, pipeline, batch, share)
+    best = results.fewest(cells, pipeline, batch, share)
     said = [ABSENT] * 5 if best is None else [
         f"{best['candidates']:,}", percent(best["accuracy_kept"]), number(best["ours_ms"]), times(best["speedup"]),
         times(best["speedup_torch"]),
@@ -179,6 +181,93 @@ def batches_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Figur
         "A larger batch lets an exact product read every row once for many queries, and leaves less to be gained by "
         "reading few rows: the paper finds its largest speed-ups at small batches."
     )
-    rows = [_best_row(cells, name, batch, share) for name in PIPELINES for batch in reading.batches(cells)]
+    rows = [_best_row(cells, name, batch, share) for name in PIPELINES for batch in results.batches(cells)]
     table = Table(BEST_COLUMNS, rows, "The fewest candidates that keep 95%.")
     return text, [figures.draw_batches(cells, folder), table]
+
+
+# Other libraries
+
+
+def peers_section(records: Records, folder: Path) -> Section:
+    """Return every peer's time at the same shares of the accuracy, its build time and its memory."""
+    found = results.peers(records)
+    absent = list(results.newest(records.select(stage="peers", kind="missing"), "peer").values())
+    remarks = [Text(f"{record['peer']} was not there ({record['reason']}); `{record['install']}`.", quiet=True)
+               for record in absent if record["peer"] not in found]  # fmt: skip
+    if not found:
+        return Section("Peers at the same accuracies", "Not run yet: stage `peers`.", remarks, "Peers")
+    judged = next(iter(found.values()))[0]["queries"]
+    text = (
+        "All libraries index the same trained layer, its bias as one more column where they have none, and answer the "
+        "same held-out queries. Each is measured over a range of its settings; what counts is its quickest setting "
+        "that keeps the accuracy. All are asked for the best ten classes; an exact answer to all ten costs more than "
+        f"the accuracy does, and the last table tells it. Judged on {whole(judged)} held-out queries. Times of the "
+        "others contain the widening of the query by that column. Memory contains the library's own copy of the rows; "
+        "ScaNN's is an estimate, as it tells none."
+    )
+    parts: list[Table | Figure | Text] = [figures.draw_peers(found, folder), same_accuracy(found), settings_at(found)]
+    return Section("Peers at the same accuracies", f"{text}\n\n{verdict(found)}".strip(), [*parts, *remarks], "Peers")
+
+
+def same_accuracy(found: dict[str, list[Record]]) -> Table:
+    """Return µs per query by share and batch, with build time and memory."""
+    rows = []
+    for peer, settings in found.items():
+        best = [results.quickest(settings, share, field) for share in SHARES for field in PEER_TIMES[:2]]
+        spent = [number(record[field]) if record else ABSENT
+                 for record, field in zip(best, PEER_TIMES[:2] * len(SHARES), strict=True)]  # fmt: skip
+        memory = number(settings[-1]["bytes_per_class"] / 1024)
+        rows.append([peer, *spent, number(settings[-1]["build_seconds"]), memory])
+    columns = ["", *["one at a time", "batch 64"] * len(SHARES), "build s", "KiB per class"]
+    groups = [("", 1), *[(f"µs at {share:.0%} of the accuracy", 2) for share in SHARES], ("", 2)]
+    own = {number for number, row in enumerate(rows) if str(row[0]).startswith("manyclass")}
+    caption = "µs per query of the quickest setting that keeps this share of the exact accuracy; – where none does."
+    return Table(columns, rows, caption, emphasised=own, groups=groups)
+
+
+def settings_at(found: dict[str, list[Record]], share: float = 0.99) -> Table:
+    """Return which setting of each peer is the quickest at one share, and all that was measured of it."""
+    rows = []
+    for peer, settings in found.items():
+        best = results.quickest(settings, share, "us_batch1")
+        if best is None:
+            most = max(map(results.kept, settings))
+            rows.append([peer, f"none; at most {percent(most)}", *[ABSENT] * 6])
+            continue
+        knobs = ", ".join(f"{name} {value}" for name, value in best["setting"].items()) or ABSENT
+        spent = [number(best.get(field)) for field in PEER_TIMES]
+        rows.append([peer, knobs, percent(best["accuracy_kept"]), percent(best["agreement"]),
+                     percent(best["recall_at_10"]), *spent])  # fmt: skip
+    columns = [
+        "",
+        "setting",
+        "accuracy kept",
+        "same winner as exact",
+        "of the exact ten",
+        "µs, one at a time",
+        "µs, batch 64",
+        "µs, large batch",
+    ]
+    own = {number for number, row in enumerate(rows) if str(row[0]).startswith("manyclass")}
+    caption = f"The setting of each that is quickest one query at a time among those that keep {share:.0%}."
+    return Table(columns, rows, caption, "llrrrrrr", own)
+
+
+def verdict(found: dict[str, list[Record]], share: float = 0.99) -> str:
+    """Return who is quickest at one share, one query at a time and in batches, as the records have it."""
+    sentences = []
+    for field, when in zip(PEER_TIMES, ("one query at a time", "in batches of 64", "in large batches"), strict=True):
+        best = {peer: results.quickest(settings, share, field) for peer, settings in found.items()}
+        spent = {peer: record[field] for peer, record in best.items() if record}
+        ours = {peer: time for peer, time in spent.items() if peer.startswith("manyclass")}
+        others = {peer: time for peer, time in spent.items() if peer not in ours}
+        if ours and others:
+            own, other = min(ours, key=ours.__getitem__), min(others, key=others.__getitem__)
+            ahead, ratio = ours[own] <= others[other], others[other] / ours[own]
+            sentences.append(
+                f"At {share:.0%} of the accuracy, {when}, {own} takes {number(ours[own])} µs a query and the "
+                f"quickest of the others, {other}, {number(others[other])} µs: "
+                + (f"{ratio:.1f} times as long." if ahead else f"we take {1 / ratio:.1f} times as long.")
+            )
+    return " ".join(sentences)

@@ -1,22 +1,33 @@
-"""Labelled pictures in a folder of memory maps: drawn or read once, then opened in no time."""
+"""Labelled pictures: kept in a folder of memory maps, distorted at random, and handed out in batches.
 
+Drawn or read once (see sources.py), then opened in no time. A batch is a function of its number, the same for every
+output layer that is compared.
+"""
+
+import functools
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from experiments.frame.whole_folder import whole_folder
+from experiments.imagenet21k.sources import SIDE, Collection, Pixels
 from manyclass.errors import CorruptFileError, InputError
 
-SIDE = 64  # pixels; the network's input is SIDE × SIDE, one channel
+TURN, STRETCH, SHEAR, SHIFT = 0.12, 0.15, 0.12, 0.08  # of a distortion: radians; shares of the size, both ways
+NOISE, CONTRAST = 0.12, 0.4
+TEST_SEED = 1_000_000_007  # the test pictures of all runs are distorted alike
+CHUNK = 500  # pictures that pass through a network at once when nothing is learnt
 
-Pixels = npt.NDArray[np.uint8]
-Picture = tuple[Pixels, int, int]  # (SIDE, SIDE), class, style
+Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -40,12 +51,12 @@ class Images:
         return len(self.class_names)
 
     @property
-    def test(self) -> npt.NDArray[np.int64]:
+    def test(self) -> Numbers:
         """Numbers of the pictures for testing."""
         return np.flatnonzero(np.isin(self.styles, self.held_out))
 
     @property
-    def train(self) -> npt.NDArray[np.int64]:
+    def train(self) -> Numbers:
         """Numbers of the pictures for training."""
         return np.flatnonzero(~np.isin(self.styles, self.held_out))
 
@@ -69,18 +80,6 @@ class Images:
             "train_styles": names["train"] if len(names["train"]) <= 100 else [],
             "test_styles": names["test"] if len(names["test"]) <= 100 else [],
         }
-
-
-@dataclass(frozen=True)
-class Collection:
-    """What a source offers before anything is drawn."""
-
-    source: str
-    class_names: list[str]
-    style_names: list[str]
-    held_out: list[int]
-    at_most: int  # pictures
-    pictures: Callable[[], Iterable[Picture]]
 
 
 def open_images(folder: Path, collect: Callable[[], Collection], show: Callable[[float, str], None]) -> Images:
@@ -125,3 +124,77 @@ def _as_npy(folder: Path, count: int) -> None:
         np.lib.format.write_array_header_1_0(file, header)
         shutil.copyfileobj(raw, file, 1 << 24)
     (folder / "pixels.raw").unlink()
+
+
+# Distortion
+
+
+def distort(pixels: Tensor, generator: torch.Generator) -> Tensor:
+    """Return float32 (n, 1, side, side) from uint8 pictures (n, side, side): distorted, then normalized."""
+    count = len(pixels)
+
+    def between(low: float, high: float, *shape: int) -> Tensor:
+        return low + (high - low) * torch.rand(count, *shape, generator=generator)
+
+    pictures = F.grid_sample(
+        pixels.unsqueeze(1).float() / 255, _grids(between, pixels.shape[-1]), padding_mode="border", align_corners=False
+    )
+    sharp = between(0.3, 1.0, 1, 1, 1)
+    pictures = sharp * pictures + (1 - sharp) * F.avg_pool2d(pictures, 3, 1, 1)
+    light = between(1 - CONTRAST, 1 + CONTRAST, 1, 1, 1)
+    noise = between(0, NOISE, 1, 1, 1) * torch.randn(pictures.shape, generator=generator)
+    return normalized(light * pictures + noise)
+
+
+def normalized(pictures: Tensor) -> Tensor:
+    """Return pictures with mean 0 and variance 1 each: how bright one is says nothing of its class."""
+    variance, mean = torch.var_mean(pictures, dim=(1, 2, 3), keepdim=True, correction=0)
+    return (pictures - mean) * (variance + 1e-4).rsqrt()
+
+
+def _grids(between, side: int) -> Tensor:  # type: ignore[no-untyped-def]
+    turn, shear = between(-TURN, TURN), between(-SHEAR, SHEAR)
+    width, height = between(1 - STRETCH, 1 + STRETCH), between(1 - STRETCH, 1 + STRETCH)
+    cos, sin = turn.cos(), turn.sin()
+    rows = [cos * width, (shear - sin) * height, between(-SHIFT, SHIFT), sin * width, cos * height,
+            between(-SHIFT, SHIFT)]  # fmt: skip
+    return F.affine_grid(torch.stack(rows, 1).view(-1, 2, 3), [len(turn), 1, side, side], align_corners=False)
+
+
+# Batches
+
+
+class Batches:
+    """Step → (pictures, classes): every training picture once per epoch, in a random order, distorted anew."""
+
+    def __init__(self, images: Images, size: int, seed: int) -> None:
+        self.images, self.size, self.seed = images, size, seed
+        self._train = images.train
+        self._order = functools.lru_cache(2)(self._shuffled)
+
+    def __call__(self, step: int) -> tuple[Tensor, Tensor]:
+        epochs, places = np.divmod(np.arange(step * self.size, (step + 1) * self.size), len(self._train))
+        chosen = [self._order(int(epoch))[places[epochs == epoch]] for epoch in np.unique(epochs)]
+        return pictures(self.images, np.concatenate(chosen), self.seed + step)
+
+    def _shuffled(self, epoch: int) -> Numbers:
+        return np.random.default_rng((self.seed, epoch)).permutation(self._train)
+
+
+def pictures(images: Images, numbers: Numbers, seed: int) -> tuple[Tensor, Tensor]:
+    """Return these pictures, distorted as the seed says, and their classes."""
+    generator = torch.Generator().manual_seed(seed)
+    distorted = distort(torch.from_numpy(images.pixels[numbers]), generator)
+    return distorted, torch.from_numpy(images.labels[numbers].astype(np.int64))
+
+
+def held_out(images: Images, count: int) -> Numbers:
+    """Return `count` of the held-out pictures, or all, in an order that mixes classes and styles."""
+    return np.random.default_rng(0).permutation(images.test)[:count]
+
+
+def held_out_batches(images: Images, count: int) -> list[tuple[Tensor, Tensor]]:
+    """Return held-out pictures with their classes, always distorted alike."""
+    numbers = held_out(images, count)
+    starts = range(0, len(numbers), CHUNK)
+    return [pictures(images, numbers[start : start + CHUNK], TEST_SEED + start) for start in starts]

@@ -1,9 +1,17 @@
-"""Sections on where we differ from the paper and why, and on what was run."""
+"""The page of the experiment: every table and figure of the paper's section, from the records alone.
 
-from experiments.frame.page import Section, Table, Text
+Its sections on what is trained are in page_training.py, those on the trained layer in page_layer.py.
+"""
+
+from pathlib import Path
+
+from experiments.frame.page import Fact, Page, Section, Table
 from experiments.frame.records import Records
-from experiments.frame.wording import duration, percent, whole
-from experiments.imagenet21k.page import paper
+from experiments.frame.run_section import run_section
+from experiments.frame.wording import percent, times, whole
+from experiments.imagenet21k import paper, results
+from experiments.imagenet21k.page_layer import layer_sections, peers_section
+from experiments.imagenet21k.page_training import heads_section, task_section, variance_section
 
 NOT_YET = "not run yet"
 DATA = {
@@ -13,10 +21,72 @@ DATA = {
 }
 
 
+def make_page(records: Records, folder: Path) -> Page:
+    """Return the page; figures are written into the folder. What was not run says so."""
+    sections = [
+        task_section(records, folder),
+        *layer_sections(records, folder),
+        peers_section(records, folder),
+        heads_section(records, folder, "heads"),
+        heads_section(records, folder, "end_to_end"),
+        variance_section(records, folder),
+        differences_section(records),
+        run_section(records),
+    ]
+    return Page(title(records), lead(records), facts(records), sections)
+
+
+def title(records: Records) -> str:
+    """Return the title with the number of classes, once it is known."""
+    data = records.last(stage="data", kind="result")
+    return f"Softmax over {whole(data['classes']) if data else '21 thousand'} image classes"
+
+
+def lead(records: Records) -> str:
+    """Return what this is, and whether it is a full run."""
+    text = (
+        "The paper's first experiment, run again: the last layer of an image network looks up the few classes that "
+        "matter by winner-take-all hashing and scores only those exactly. The paper's numbers stand beside ours."
+    )
+    card = records.last(kind="card")
+    if card and card["options"]["quick"]:
+        text += "\n\n**This is a quick run** on small data: it shows that everything works, not how well."
+    return text
+
+
+def facts(records: Records) -> list[Fact]:
+    """Return the numbers that matter, as far as they are measured."""
+    found = []
+    cells = results.layer_cells(records)
+    share, wanted = paper.GOAL_TRADE_OFF
+    best = results.fewest(cells, "default", 1, share)
+    if best:
+        label = f"the speed of the fastest exact product at {percent(best['accuracy_kept'])} of its accuracy, "
+        found.append(Fact(times(best["speedup"]), f"{label}one image at a time (goal: {wanted:g}× at {share:.0%})"))
+    few = cells.get(("default", 1, 30))
+    if few:
+        label = f"of the exact accuracy kept with 30 candidates (the paper: {paper.ACCURACY_KEPT[30]:.0%})"
+        found.append(Fact(percent(few["accuracy_kept"]), label))
+    literal = results.fewest(cells, "paper", 1, paper.TRADE_OFF[0])
+    if literal:
+        label = f"the speed of torch's softmax with the paper's own pipeline, at {percent(literal['accuracy_kept'])} "
+        printed = f"{paper.SPEEDUP[1, 300]:g}× at {paper.ACCURACY_KEPT[300]:.0%}"
+        found.append(
+            Fact(times(literal["speedup_torch"]), f"{label}of its accuracy (the paper, one at a time: {printed})")
+        )
+    exact = records.last(stage="softmax_layer", kind="result")
+    if exact:
+        found.append(Fact(percent(exact["accuracy"]), "accuracy of the exact softmax on held-out images"))
+    return found
+
+
+# Differences from the paper
+
+
 def differences_section(records: Records) -> Section:
     """Return what is not as in the paper, and the reason for each."""
     network, rule = network_here(records), "candidates shared by the batch and a corrected sample of the other classes"
-    if records.done(stage="heads", rule="paper"):
+    if any(head == "wta" for head, *_ in results.head_results(records, "heads")):
         rule += "; the paper's rule is run beside it"
     rows = [
         ["images", "ImageNet 21K, 14 million photographs, half of them for testing", *images_here(records)],
@@ -86,40 +156,3 @@ def rates_here(records: Records) -> str:
     """Return the learning rates at the start."""
     base = records.last(stage="base", kind="result")
     return f", rates {base['rates'][0]:g} (network) and {base['rates'][1]:g} (classes)" if base else ""
-
-
-def run_section(records: Records) -> Section:
-    """Return machine, versions, commit, seed and threads of every session, and the time of every stage."""
-    cards = records.select(kind="card")
-    if not cards:
-        return Section("What was run", "Nothing yet.", short="Run")
-    card = cards[-1]
-    machine, options = card["machine"], card["options"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items() if version != "missing")
-    chosen = ", ".join(f"{name} {value}" for name, value in options.items() if value and name != "seed") or "none"
-    threads = sorted({session["threads"] for session in cards})
-    commits = list(
-        dict.fromkeys(session["commit"][:10] + (" with changes" if session["dirty"] else "") for session in cards)
-    )
-    rows = [
-        ["machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB"],
-        ["threads", ", ".join(map(str, threads))],
-        ["commit", ", ".join(commits)],
-        ["versions", f"Python {machine['python']}, {versions}"],
-        ["seed", str(card["seed"])],
-        ["options", chosen],
-        ["started", cards[0]["time"]],
-        ["sessions", whole(len(cards))],
-    ]
-    ends = records.select(kind="stage_end")
-    seconds = {end["stage"]: records.seconds_spent(end["stage"]) for end in ends}
-    spent = [[stage, duration(taken)] for stage, taken in seconds.items()]
-    spent.append(["together", duration(sum(seconds.values()))])
-    caption = "Time of the stages that are done."
-    stages = Table(["stage", "time"], spent, caption, emphasised={len(spent) - 1})
-    quick = " --quick" if options["quick"] else ""
-    heads = "".join(f" --head {head}" for head in options["heads"])
-    data = " --data …" if options["data"] else ""
-    command = f"manyclass experiment {card['experiment']}{quick}{heads}{data}"
-    again = f"`{command} --seed {card['seed']} --threads {card['threads']}` runs it again."
-    return Section("What was run", "", [Table(["", ""], rows, "", "ll"), stages, Text(again, quiet=True)], "Run")

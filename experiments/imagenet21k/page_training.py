@@ -1,4 +1,4 @@
-"""Sections on what is trained: the network, the heads on cached features, and the whole network with each head."""
+"""The sections of the page on what is trained: the network, output layers on its features, and both together."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,8 +6,8 @@ from pathlib import Path
 from experiments.frame.page import Figure, Section, Table, Text
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import duration, number, percent, times, whole
-from experiments.imagenet21k.head_names import Series, name_of
-from experiments.imagenet21k.page import reading, training_figures
+from experiments.imagenet21k import figures, results
+from experiments.imagenet21k.results import Series, name_of, series_of
 
 SOURCES = {
     "glyphs": "Han characters drawn from Debian's CJK fonts: a class is a character, an example one font's glyph under "
@@ -25,9 +25,9 @@ def task_section(records: Records, folder: Path) -> Section:
     text = SOURCES.get(data["source"], f"Images of source `{data['source']}`.") if data else ""
     rows = [row for stage, result in found.items() if result for row in FACTS[stage](result)]
     parts: list[Table | Figure | Text] = [Table(["", ""], rows, "", "ll")] if rows else []
-    points = reading.by_step(records.select(stage="base", kind="evaluation"))
+    points = results.by_step(records.select(stage="base", kind="evaluation"))
     if points:
-        parts.append(training_figures.draw_base(points, folder))
+        parts.append(figures.draw_base(points, folder))
     missing = ", ".join(f"`{stage}`" for stage, result in found.items() if not result)
     if missing:
         parts.append(Text(f"Not run yet: stage {missing}."))
@@ -57,7 +57,7 @@ def warm_up_facts(warm: Record) -> list[list[str]]:
 
 def base_facts(base: Record) -> list[list[str]]:
     """Return the size of the network and how it was trained."""
-    trained = f"{base['head']} head, {whole(base['steps'])} steps, {duration(base['seconds'])}"
+    trained = f"{name_of(series_of(base))}, {whole(base['steps'])} steps, {duration(base['seconds'])}"
     return [
         ["multiply-adds of a forward pass, without the last layer", f"{base['multiply_adds'] / 1e6:,.1f} million"],
         ["parameters, without the last layer", f"{base['parameters'] / 1e6:,.1f} million"],
@@ -91,13 +91,16 @@ FACTS: dict[str, Callable[[Record], list[list[str]]]] = {
 }
 
 
+# Training
+
+
 def heads_section(records: Records, folder: Path, stage: str) -> Section:
     """Return how the heads learn: on cached features (stage heads) or with the whole network (end_to_end)."""
     alone = stage == "heads"
     title = "Training the last layer" if alone else "Training the whole network"
     short = "Training" if alone else "End to end"
-    curves, results = reading.curves(records, stage), reading.results(records, stage)
-    if not curves and not results:
+    curves, trained = results.curves(records, stage), results.head_results(records, stage)
+    if not curves and not trained:
         return Section(title, f"Not run yet: stage `{stage}`.", short=short)
     text = (
         "All heads learn from the same cached features of the base network, which itself stands still."
@@ -108,38 +111,38 @@ def heads_section(records: Records, folder: Path, stage: str) -> Section:
     what = "The last layer alone" if alone else "The whole network"
     parts: list[Table | Figure | Text] = []
     if curves:
-        parts.append(training_figures.draw_curves(curves, folder, stage, what))
-    if results:
-        parts.append(results_table(results))
-        text += f"\n\n{step_times(results)}"
+        parts.append(figures.draw_curves(curves, folder, stage, what))
+    if trained:
+        parts.append(results_table(trained))
+        text += f"\n\n{step_times(trained)}"
     return Section(title, text.strip(), parts, short)
 
 
-def results_table(results: dict[Series, Record]) -> Table:
+def results_table(trained: dict[Series, Record]) -> Table:
     """Return steps, time and accuracy of every head."""
-    full = next((record["ms_per_step"] for series, record in results.items() if series[0] == "full"), None)
+    full = next((record["ms_per_step"] for series, record in trained.items() if series[0] == "full"), None)
     rows = [
         [name_of(series), whole(record["steps"]), duration(record["seconds"]), number(record["ms_per_step"]),
          times(full / record["ms_per_step"] if full else None), percent(record["accuracy"])]
-        for series, record in results.items()
+        for series, record in trained.items()
     ]  # fmt: skip
-    own = {number for number, series in enumerate(results) if series[0] == "wta" and series[2] != "paper"}
+    own = {number for number, series in enumerate(trained) if series[0] == "candidate"}
     columns = ["head", "steps", "time", "ms per step", "quicker than full softmax", "held-out accuracy"]
     return Table(columns, rows, "", "lrrrrr", own)
 
 
-def step_times(results: dict[Series, Record]) -> str:
+def step_times(trained: dict[Series, Record]) -> str:
     """Return how the best of our heads compares with full softmax, as the records have it."""
-    full = next((record for series, record in results.items() if series[0] == "full"), None)
-    ours = [(series, record) for series, record in results.items() if series[0] == "wta"]
+    full = next((record for series, record in trained.items() if series[0] == "full"), None)
+    ours = [(series, record) for series, record in trained.items() if series[0] == "candidate"]
     if full is None or not ours:
         return ""
     series, best = max(ours, key=lambda item: item[1]["accuracy"] or 0.0)
-    other = max((item for item in results.items() if item[0][0] not in ("full", "wta")), default=None,
+    other = max((item for item in trained.items() if item[0][0] not in ("full", "candidate")), default=None,
                 key=lambda item: item[1]["accuracy"] or 0.0)  # fmt: skip
-    beside = f" {name_of(other[0]).capitalize()} ends at {percent(other[1]['accuracy'])}." if other else ""
+    beside = f" The best of the others, {name_of(other[0])}, ends at {percent(other[1]['accuracy'])}." if other else ""
     return (
-        f"The best of the WTA heads ({name_of(series)}) ends at {percent(best['accuracy'])} after "
+        f"The best of our heads ({name_of(series)}) ends at {percent(best['accuracy'])} after "
         f"{duration(best['seconds'])} with {number(best['ms_per_step'])} ms per step; full softmax ends at "
         f"{percent(full['accuracy'])} after {duration(full['seconds'])} with {number(full['ms_per_step'])} ms per step."
     ) + beside
@@ -159,4 +162,4 @@ def variance_section(records: Records, folder: Path) -> Section:
         f"{number(result['median'])}); the mean squared distance between the means of two classes is "
         f"{number(result['between'])}."
     )
-    return Section(title, text, [training_figures.draw_variance(result, folder)], short)
+    return Section(title, text, [figures.draw_variance(result, folder)], short)
