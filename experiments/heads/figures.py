@@ -101,7 +101,9 @@ def draw_refresh(records: Records, folder: Path) -> Figure:
         if default and rounds:
             style = {"color": series_style(1)["color"], "linestyle": (0, (4, 2))}
             lines.append(Line("touched first", [periods[0], periods[-1]], [read(default)] * 2, style))
-        draw_lines(axis, lines, xscale="log", ylim=(0, 1.02), xlabel="steps until every class is re-hashed", title=title)
+        draw_lines(
+            axis, lines, xscale="log", ylim=(0, 1.02), xlabel="steps until every class is re-hashed", title=title
+        )
         axis.set_xticks(periods, [f"{period:,}" for period in periods])
         in_percent(axis.yaxis)
     return Figure(
@@ -152,7 +154,9 @@ def draw_demo(records: Records, folder: Path) -> Figure:
             lines.append(line_of(head, x, [mean(values) for values in shares]))
             low, high = [min(values) for values in shares], [max(values) for values in shares]
             axis.fill_between(x, low, high, color=LOOKS[head][0], alpha=0.15)
-        settings = {"xlim": (0, None), "xlabel": "seconds of training"} if place else {"xscale": "log", "xlabel": "steps"}
+        settings = (
+            {"xlim": (0, None), "xlabel": "seconds of training"} if place else {"xscale": "log", "xlabel": "steps"}
+        )
         draw_lines(axis, lines, **settings)
     axes[0].set(ylim=(0, None), ylabel="accuracy on new examples")
     in_percent(axes[0].yaxis)

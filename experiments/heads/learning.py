@@ -65,7 +65,7 @@ def run_learning(run: Run, stage: str, sizes: LearningSizes, runs: list[Learning
         try:
             with run.progress(100, "% of the texts") as show:
                 wordnet.wordnet(lambda share, text: show(100 * share, text))  # into the cache, before all need it
-        except wordnet.MissingData as missing:
+        except wordnet.MissingDataError as missing:
             run.console.print(f"  left out: {missing}", highlight=False, markup=False)
             record = {"stage": stage, "kind": "missing", "reason": missing.reason, "install": missing.install}
             if not run.records.done(**record):
@@ -134,11 +134,12 @@ def head_of(name: str, sizes: LearningSizes) -> mct.OutputHead:
 def accuracy(below: torch.nn.Module, head: mct.OutputHead, inputs: torch.Tensor, labels: torch.Tensor) -> float:
     """Return the share of examples whose exact best class is right, whatever the head approximates."""
     below.eval(), head.eval()
+    weight, bias = head.get_parameter("weight"), head.get_parameter("bias")
     right = 0
     with torch.no_grad():
         for begin in range(0, len(inputs), 2000):
             part = slice(begin, begin + 2000)
-            logits = torch.nn.functional.linear(below(inputs[part]), head.weight, head.bias)
+            logits = torch.nn.functional.linear(below(inputs[part]), weight, bias)
             right += int((logits.argmax(1) == labels[part]).sum())
     below.train(), head.train()
     return right / len(inputs)

@@ -20,7 +20,7 @@ from experiments.heads.sizes import StepSizes
 
 FULL_LIMIT = 2_000_000  # classes: beyond, weights, gradient, momentum and logits of the full softmax do not fit here
 MEASURED, WARM_UP = 12, 4
-MOMENTUM = {"lr": 0.1, "momentum": 0.9}
+MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
 STEP_HEADS = (
     "candidate",
@@ -103,11 +103,12 @@ def measure(name: str, size: StepSizes) -> dict[str, float]:
 def batches(head: mct.OutputHead, size: StepSizes) -> list[tuple[Tensor, Tensor]]:
     """Return batches whose inputs lie near the rows of their classes, as they do in a network that has learned."""
     generator = torch.Generator().manual_seed(1)
+    weight: Tensor = head.get_parameter("weight").detach()
     drawn = []
     for _ in range(MEASURED + WARM_UP):
         y = torch.randint(size.classes, (size.batch,), generator=generator)
         noise = torch.randn(size.batch, size.features, generator=generator)
-        known = head.weight.detach()[y.clamp(max=len(head.weight) - 1)]  # a tree has one row less
+        known = weight[y.clamp(max=len(weight) - 1)]  # a tree has one row less
         drawn.append((2 * size.features**0.5 * known + noise, y))
     return drawn
 

@@ -60,7 +60,9 @@ def parts_table(records: Records, stage: str, classes: int) -> Table:
     rows = [
         [
             label,
-            *(number(record[part]) for part in ("forward_ms", "backward_ms", "update_ms", "step_ms")),
+            *(number(record[part]) for part in ("forward_ms", "backward_ms")),
+            "in backward" if "fused" in head else number(record["update_ms"]),
+            number(record["step_ms"]),
             times(full["step_ms"] / record["step_ms"]) if full else ABSENT,
             times(record["step_ms"] / tree["step_ms"]) if tree else ABSENT,
             whole(record["distinct_classes"] or None),

@@ -1,7 +1,7 @@
 """What README and docs say from the committed records: tables and sentences by the names of their markers."""
 
 from experiments.datasets import wordnet
-from experiments.frame.markdown import markdown_table
+from experiments.frame.documents import as_markdown
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, whole
@@ -27,9 +27,9 @@ def texts(records: Records) -> dict[str, str]:
     """Return name → Markdown; links are relative to the repository."""
     return {
         "index_growth_sentence": growth_sentence(records),
-        "index_wordnet_table": markdown_table(short_table(records, "wordnet", ACCURACY)),
+        "index_wordnet_table": as_markdown(short_table(records, "wordnet", ACCURACY)),
         "index_wordnet_note": wordnet_note(records),
-        "index_million_table": markdown_table(short_table(records, "million", WINNER)),
+        "index_million_table": as_markdown(short_table(records, "million", WINNER)),
         "index_million_note": million_note(records),
         "index_cells": cells_block(records),
         "index_crossover": crossover_block(records),
@@ -99,7 +99,7 @@ def cells_block(records: Records) -> str:
         f"WordNet glosses ({whole(wordnet.SYNSETS)} × {wordnet.WIDTH}, 256 bits, {wordnet.SYNSETS // 256} cells; "
         f"{machine_in_words(records)}), µs per query in batches of 1000 / one at a time, label accuracy kept, and how "
         "often the winner is the exact one:",
-        markdown_table(cells_table(records)),
+        as_markdown(cells_table(records)),
         f"Label accuracy rests on the {right} queries that the exact product gets right, so that one of them is "
         f"{1 / right:.2%}; winners are compared on all {whole(asked)}. With 300 candidates most cells are "
         f"scanned, and they gain nothing. Building takes {number(build['cells'])} seconds instead of "
@@ -115,7 +115,7 @@ def crossover_block(records: Records) -> str:
     return "\n\n".join([
         "Made rows with planted neighbours at cosine .8, 64 features, recall of at least .9 "
         f"({machine_in_words(records)}), µs per query in batches / one at a time:",
-        markdown_table(growth_table(records)),
+        as_markdown(growth_table(records)),
         "At the smallest of these sizes they are level. `for_problem` changes over at 400,000 classes, without seeing "
         "the rows; `tune` measures both on yours.",
         f"Tables see directions, not lengths. On {whole(FULL.million[0])} rows of very unequal norm (lognormal, sigma "

@@ -151,7 +151,9 @@ def facts(records: Records) -> list[Fact]:
     if best and exact:
         label = f"a query, one at a time, at {SHARE:.0%} of the exact accuracy or more"
         found.append(Fact(f"{number(best['us_batch1'])} µs", label))
-        found.append(Fact(times(exact["us_batch1"] / best["us_batch1"]), "the speed of the fastest exact product there"))
+        found.append(
+            Fact(times(exact["us_batch1"] / best["us_batch1"]), "the speed of the fastest exact product there")
+        )
     tables = lines_of(records, "growth", "classes").get("probed tables")
     if tables:
         last = tables[-1]

@@ -65,7 +65,7 @@ def update_in_words(updates: dict[str, float | None], peer: str) -> str:
 
 
 def all_peers_table(records: Records, stage: str, field: str, measure: str) -> Table:
-    """Return every peer at its quickest setting that keeps 99%, quickest first, then the best of those that never do."""
+    """Return each peer at its quickest setting that keeps 99%, quickest first, then the best of those that never do."""
     reached, short = [], []
     for settings in peers_of(records, stage).values():
         found = quickest(settings, field, SHARE, measure)
@@ -177,5 +177,5 @@ def lines_of(records: Records, stage: str, across: str) -> dict[str, list[Record
 
 def exponent(line: Iterable[Record], field: str) -> float:
     """Return how time grows with the classes: 1 is in proportion, 0 not at all."""
-    points = [(log(found["classes"]), log(found[field])) for found in line]
-    return float(np.polyfit(*zip(*points, strict=True), 1)[0])
+    sizes, spent = zip(*[(log(found["classes"]), log(found[field])) for found in line], strict=True)
+    return float(np.polyfit(sizes, spent, 1)[0])

@@ -41,9 +41,7 @@ def exact_seconds(
     tensor_bias = torch.zeros(len(rows)) if bias is None else torch.from_numpy(bias)
     calls = {name: partial(multiply, name, *((weight, x) if "torch" in name else arrays)) for name in PRODUCTS}
     with threadpool_limits(threads):
-        return best_seconds(
-            {**calls, SOFTMAX: lambda: torch.softmax(x @ weight.T + tensor_bias, dim=1)}, rounds, pause
-        )
+        return best_seconds({**calls, SOFTMAX: lambda: torch.softmax(x @ weight.T + tensor_bias, dim=1)}, rounds, pause)
 
 
 def speedups(ours: float, products: dict[str, float]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from manyclass.tuning import frontier
 
 FLOOR = 0.8  # share below which no setting is of interest
 # Of two pipelines of ours in one colour, the second is drawn thinner.
-SECOND = dict.fromkeys(("manyclass scan", "manyclass cells, 512 bits"), {"linewidth": 1.4, "markersize": 3.5})
+SECOND = {name: {"linewidth": 1.4, "markersize": 3.5} for name in ("manyclass scan", "manyclass cells, 512 bits")}
 MEASURES = {ACCURACY: "share of the exact accuracy", WINNER: "share of the exact winners"}
 
 
