@@ -69,7 +69,7 @@ def learning_limit(records: Records) -> str:
     runs = records.select(stage="learning", kind="result", head="candidate")
     classes, distinct = runs[-1]["classes"], mean(run["readings"]["distinct_classes"] for run in runs)
     return (
-        f"At {whole(classes)} classes the default computes {whole(distinct)} of them per step, more than the head "
+        f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step, more than the head "
         "itself thinks sensible"
     )
 

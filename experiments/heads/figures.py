@@ -158,6 +158,9 @@ def draw_demo(records: Records, folder: Path) -> Figure:
             {"xlim": (0, None), "xlabel": "seconds of training"} if place else {"xscale": "log", "xlabel": "steps"}
         )
         draw_lines(axis, lines, **settings)
+    first, last = axes[1].get_xlim()
+    decades = [10**power for power in range(9) if first <= 10**power <= last]
+    axes[1].set_xticks(decades, [f"{decade:,}" for decade in decades])
     axes[0].set(ylim=(0, None), ylabel="accuracy on new examples")
     in_percent(axes[0].yaxis)
     return Figure(

@@ -68,7 +68,7 @@ QUICK = Sizes(
     learning=LearningSizes(1_000, 300, 50, 1000, ("random points",), (0,), periods=(10, 1000)),
     samples=(8, 32, 128),
     draws=50,
-    demo=SecondsSizes(5_000, 32, 2.0, 0.5, 300, (0,)),
+    demo=SecondsSizes(5_000, 32, 1.5, 0.3, 300, (0,)),
 )
 
 

@@ -18,7 +18,7 @@ NAMES = {
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
-    "candidate, momentum at once": "… momentum at once (default of `RowSGD`)",
+    "candidate, momentum at once": "… momentum at once (default of RowSGD)",
     "candidate, plain fused": "… plain SGD, fused",
     "own candidates": "candidate softmax, own candidates, no tail",
     "own candidates, plain fused": "… plain SGD, fused",
@@ -120,7 +120,7 @@ def learning_table(records: Records) -> Table:
                 reached = steps_to(mean_curve(curves), 0.9 * full[-1][1])
                 cells = [percent(mean(ends) / full[-1][1]), "not reached" if reached is None else whole(reached)]
             rows.append([task, trunk, NAMES[head], percent(mean(ends)), least_to_most(ends), *cells])
-    columns = ["task", "trunk", "head", "final accuracy", f"of {seeds(records, 'learning')} seeds",
+    columns = ["task", "trunk", "head", "final accuracy", of_seeds(records, "learning"),
                "of full softmax's", "steps to 90% of full's"]  # fmt: skip
     return Table(columns, rows, "Accuracy on new examples, judged by the exact best class.", "lll" + "r" * 4)
 
@@ -130,9 +130,10 @@ def least_to_most(values: list[float]) -> str:
     return f"{percent(min(values))} to {percent(max(values))}" if len(values) > 1 else "one seed"
 
 
-def seeds(records: Records, stage: str) -> int:
-    """Return how many seeds a stage was run with."""
-    return len({found["seed"] for found in records.select(stage=stage, kind="result")})
+def of_seeds(records: Records, stage: str) -> str:
+    """Return the head of a column of ranges."""
+    seeds = len({found["seed"] for found in records.select(stage=stage, kind="result")})
+    return f"of {seeds} seeds" if seeds > 1 else "of all seeds"
 
 
 def momentum_table(records: Records) -> Table:
@@ -195,5 +196,5 @@ def demo_table(records: Records) -> Table:
         steps, seconds = mean(run["steps"] for run in runs), mean(run["seconds"] for run in runs)
         cells = [whole(steps), number(1000 * seconds / steps), percent(mean(ends)), least_to_most(ends)]
         rows.append([NAMES[head], runs[0]["pipeline"] or ABSENT, *cells])
-    columns = ["head", "retrieval", "steps", "ms per step", "accuracy", f"of {seeds(records, 'demo')} seeds"]
+    columns = ["head", "retrieval", "steps", "ms per step", "accuracy", of_seeds(records, "demo")]
     return Table(columns, rows, "After the same seconds of training each.", "ll" + "r" * 4)

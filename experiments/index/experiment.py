@@ -71,13 +71,14 @@ def stages(options: Options) -> list[Stage]:
     sizes = sizes_of(options.quick)
 
     def stage(name: str, title: str, full: float, quick: float, run: Callable[[Run], None]) -> Stage:
-        return Stage(name, title, quick if options.quick else full, run)
+        # what a title has in brackets is true of the full run only
+        return Stage(name, title.partition(" (")[0], quick, run) if options.quick else Stage(name, title, full, run)
 
     return [
-        stage("wordnet", "other libraries, on WordNet's glosses", 20, 0.5, run_wordnet),
-        stage("million", "other libraries, on a million rows of unequal norm", 45, 0.5,
+        stage("wordnet", "other libraries (on WordNet's glosses)", 20, 0.2, run_wordnet),
+        stage("million", "other libraries, on rows of unequal norm (a million)", 45, 0.4,
               lambda run: compare(run, "million", unequal_norms(*sizes.million, sizes.queries))),
-        stage("growth", "time per query as classes grow; 15 GB of memory", 5, 0.1,
+        stage("growth", "time per query as classes grow (15 GB of memory)", 5, 0.1,
               lambda run: sweeps.run_growth(run, sizes.growth)),
         stage("bands", "accuracy and time against bands", 4, 0.1,
               lambda run: sweeps.run_bands(run, partial(like_a_trained_layer, sizes))),
