@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from experiments.frame.documents import as_markdown
-from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, save
+from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, in_plain_numbers, save
 from experiments.frame.page import Fact, Figure, Page, Section, Table
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words, run_section
@@ -37,9 +37,8 @@ def make_page(records: Records, folder: Path) -> Page:
         "features are missing, and noise. Things are met as unequally often as words are.",
         [draw_curves(found, folder), results_table(records)] if found else [],
     )
-    return Page(
-        title(found), "Which output layer learns most in the same time?", facts, [compared, run_section(records)]
-    )
+    lead = "Which output layer learns most in the same time?"
+    return Page(title(found), lead, facts, [compared, run_section(records)])
 
 
 def title(found: dict[str, Record]) -> str:
@@ -52,6 +51,7 @@ def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
     """Draw accuracy against seconds."""
     figure, (axis,) = canvas(1, width=9, height=4.4)
     in_percent(axis.yaxis)
+    in_plain_numbers(axis.xaxis)
     lines = []
     for head, record in found.items():
         seconds, accuracy = zip((0.0, 0.0), *record["curve"], strict=True)

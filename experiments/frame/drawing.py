@@ -82,14 +82,14 @@ def draw_lines(axis: "Axes", lines: Iterable[Line], gap: float = 0.065, **settin
 
     Logarithmic axes are ticked in plain numbers. gap: least distance of two names, as a share of the axis's height.
     """
-    lines = list(lines)
+    lines = [line for line in lines if len(line.x)]
     for line in lines:
         axis.plot(line.x, line.y, **line.style)
     axis.set(**settings)
     for scale, of_axis in (("xscale", axis.xaxis), ("yscale", axis.yaxis)):
         if settings.get(scale) == "log":
             one_two_five(of_axis)
-    ends = [(line.name, line.y[-1], line.style["color"]) for line in lines if line.name and len(line.y)]
+    ends = [(line.name, line.y[-1], line.style["color"]) for line in lines if line.name]
     if ends:
         label_ends(axis, ends, gap)
 
@@ -126,6 +126,11 @@ def one_two_five(axis: "Axis") -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
+def in_plain_numbers(axis: "Axis") -> None:
+    """Label the ticks of a linear axis as one writes numbers: 0, 0.5, 1,000."""
+    axis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
 def in_percent(axis: "Axis") -> None:

@@ -6,11 +6,13 @@ from typing import Any
 
 from experiments.frame.drawing import (
     INK,
+    MOST_SHARE,
     QUIET,
     Line,
     canvas,
     draw_lines,
     in_percent,
+    in_plain_numbers,
     line_style,
     save,
     stretch_to_all,
@@ -84,10 +86,7 @@ def draw_trade_off(cells: Cells, folder: Path, sizes: Iterable[int]) -> Figure:
                           fontsize=9, ha="right")  # fmt: skip
         axis.axhline(1, **DASHED)
         stretch_to_all(axis, FLOOR)
-        good = {
-            name: [record for record in results.by_candidates(cells, name, batch) if kept(record) >= FLOOR]
-            for name in PIPELINES
-        }
+        good = {name: _worth_showing(results.by_candidates(cells, name, batch)) for name in PIPELINES}
         named = NAMES if batch == sizes[-1] else dict.fromkeys(NAMES, "")
         draw_lines(
             axis, _both_speedups(good, named, kept),
@@ -97,9 +96,9 @@ def draw_trade_off(cells: Cells, folder: Path, sizes: Iterable[int]) -> Figure:
     return Figure(
         "trade_off", save(figure, folder, "trade_off"),
         "Thick: against the fastest exact product of the same batch on this machine. Thin dotted: against torch's "
-        "softmax as one writes it. Each point is a number of candidates; those that keep less than 80% are left out, "
-        "those that keep more than 99.99% stand at the right edge. The diamond is what the paper reports, for a "
-        "batch size that it does not name.",
+        "softmax as one writes it. Each point is a number of candidates: those that keep less than 80% are left out, "
+        "and those that are more than it takes to keep 99.99%, the right edge. The diamond is what the paper reports, "
+        "for a batch size that it does not name.",
         "Speed-up against the share of the exact accuracy",
     )  # fmt: skip
 
@@ -138,6 +137,13 @@ def _both_speedups(
     return lines
 
 
+def _worth_showing(line: list[Record]) -> list[Record]:
+    """Return the cells from an interesting accuracy on up to the first that loses nothing."""
+    good = [record for record in line if kept(record) >= FLOOR]
+    complete = next((number for number, record in enumerate(good) if kept(record) >= MOST_SHARE), len(good))
+    return good[: complete + 1]
+
+
 def _column(line: list[Record], field: str) -> list[float]:
     return [record[field] for record in line]
 
@@ -174,7 +180,7 @@ def draw_curves(curves: dict[Series, list[Record]], folder: Path, name: str, wha
     accuracy = {series: _column(line, "accuracy") for series, line in curves.items()}
     style = {series: style_of(series, list(curves)) for series in curves}
     in_percent(steps.yaxis)
-    seconds.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    in_plain_numbers(seconds.xaxis)
     draw_lines(
         steps, [Line("", _column(line, "step"), accuracy[series], style[series]) for series, line in curves.items()],
         xlabel="steps", ylabel="held-out accuracy", xscale="log", ylim=(0, None),
@@ -205,7 +211,7 @@ def draw_base(points: list[Record], folder: Path) -> Figure:
     """Draw how the base network learned."""
     figure, (axis,) = canvas(1, width=9, height=3.8)
     in_percent(axis.yaxis)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    in_plain_numbers(axis.xaxis)
     line = Line("", _column(points, "step"), _column(points, "accuracy"), {"color": INK, "linewidth": 2})
     draw_lines(axis, [line], xlabel="steps", ylabel="held-out accuracy", ylim=(0, None), xlim=(0, None))
     caption = "The base network while it is trained, before the exact softmax layer is fitted on its features."

@@ -46,7 +46,8 @@ def lead(records: Records) -> str:
     """Return what this is, and whether it is a full run."""
     text = (
         "The paper's first experiment, run again: the last layer of an image network looks up the few classes that "
-        "matter by winner-take-all hashing and scores only those exactly. The paper's numbers stand beside ours."
+        "matter in an index and scores only those exactly. The paper's own index, winner-take-all hashing, is run "
+        "beside our default, and its printed numbers stand beside ours."
     )
     card = records.last(kind="card")
     if card and card["options"]["quick"]:

@@ -67,7 +67,7 @@ def below_print(cells: Cells) -> str:
 
 def time_table(cells: Cells, pipeline: str, caption: str) -> Table:
     """Return times and speed-ups by batch and candidates, the paper's beside them."""
-    columns = ["batch", "K", "WTA ms", "softmax ms", "fastest exact ms", "× softmax", "× fastest exact",
+    columns = ["batch", "K", "search ms", "softmax ms", "fastest exact ms", "× softmax", "× fastest exact",
                "accuracy kept", "WTA ms", "softmax ms", "speed-up", "accuracy kept"]  # fmt: skip
     rows = []
     for batch in (size for size in paper.BATCHES if size in results.batches(cells)):
@@ -268,6 +268,6 @@ def verdict(found: dict[str, list[Record]], share: float = 0.99) -> str:
             sentences.append(
                 f"At {share:.0%} of the accuracy, {when}, {own} takes {number(ours[own])} µs a query and the "
                 f"quickest of the others, {other}, {number(others[other])} µs: "
-                + (f"{ratio:.1f} times as long." if ahead else f"we take {1 / ratio:.1f} times as long.")
+                + (f"{number(ratio)} times as long." if ahead else f"we take {number(1 / ratio)} times as long.")
             )
     return " ".join(sentences)

@@ -9,11 +9,10 @@ from browser import assert_page_is_whole
 
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.imagenet21k.experiment import EXPERIMENT
-from experiments.imagenet21k.page import facts
+from experiments.imagenet21k import EXPERIMENT
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "benchmarks" / "results" / "imagenet21k"
+ROOT = Path(__file__).parents[3]
+RESULTS = ROOT / "experiments" / "results" / "imagenet21k"
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +43,3 @@ def test_the_page_is_what_the_records_say(records: Records, tmp_path: Path) -> N
 def words(page: Path) -> str:
     """Return the page without its drawings, whose outlines depend on the version of matplotlib."""
     return re.sub(r"<svg.*?</svg>", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
-
-
-def test_the_readme_gives_its_numbers(records: Records) -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    told = readme.split("## The paper's experiments")[1].split("\n## ")[0]
-    for fact in facts(records):
-        assert fact.value in told

@@ -10,15 +10,16 @@ from synthetic_records import STAGES, write_records
 
 from experiments.frame.page import Figure, Page, Table, write_page
 from experiments.frame.records import Records
-from experiments.imagenet21k.page import facts, make_page, paper, reading
-from experiments.imagenet21k.page.layer_sections import (
+from experiments.imagenet21k import paper, results
+from experiments.imagenet21k.documents import texts
+from experiments.imagenet21k.page import differences_section, facts, make_page
+from experiments.imagenet21k.page_layer import (
     accuracy_text,
     layer_sections,
     table_candidates,
     trade_off_text,
+    verdict,
 )
-from experiments.imagenet21k.page.peers_section import verdict
-from experiments.imagenet21k.page.run_sections import differences_section
 
 FIGURES = {"base", "accuracy", "trade_off", "batches", "peers", "heads", "end_to_end", "variance"}
 
@@ -91,26 +92,26 @@ def test_a_quick_run_says_so(tmp_path: Path) -> None:
 
 
 def test_verdicts_follow_the_records(tmp_path: Path) -> None:
-    cells = reading.layer_cells(write_records(tmp_path / "good.jsonl"))
+    cells = results.layer_cells(write_records(tmp_path / "good.jsonl"))
     assert "99%, reached" in accuracy_text(cells)
     assert "the goal of 50× at 99% is reached" in trade_off_text(cells)
     worse = rewritten(tmp_path / "worse.jsonl", {"accuracy_kept": 0.98}, stage="layer", pipeline="default")
-    assert "99%, not reached" in accuracy_text(reading.layer_cells(worse))
-    assert "the goal is not reached" in trade_off_text(reading.layer_cells(worse))
-    exact_ms = reading.layer_cells(write_records(tmp_path / "exact.jsonl"))["default", 1, 30]["exact_ms"]
+    assert "99%, not reached" in accuracy_text(results.layer_cells(worse))
+    assert "the goal is not reached" in trade_off_text(results.layer_cells(worse))
+    exact_ms = results.layer_cells(write_records(tmp_path / "exact.jsonl"))["default", 1, 30]["exact_ms"]
     slower = rewritten(tmp_path / "slower.jsonl", {"ours_ms": exact_ms / 20}, stage="layer", pipeline="default")
-    assert "the goal of 50× at 99% is not reached" in trade_off_text(reading.layer_cells(slower))
+    assert "the goal of 50× at 99% is not reached" in trade_off_text(results.layer_cells(slower))
     assert facts(slower)[0].value == "20×"
 
 
 def test_who_is_quickest_among_peers_follows_the_records(tmp_path: Path) -> None:
     ours = {"us_batch1": 10.0, "accuracy_kept": 0.995}
     ahead = rewritten(tmp_path / "ahead.jsonl", ours, stage="peers", peer="manyclass default")
-    assert "manyclass default takes 10.0 µs" in verdict(reading.peers(ahead))
-    assert re.search(r"one query at a time.*?\d times as long", verdict(reading.peers(ahead)))
+    assert "manyclass default takes 10.0 µs" in verdict(results.peers(ahead))
+    assert re.search(r"one query at a time.*?\d times as long", verdict(results.peers(ahead)))
     theirs = {"us_batch1": 5.0, "us_batch64": 5.0, "accuracy_kept": 1.0}
     behind = rewritten(tmp_path / "behind.jsonl", theirs, stage="peers", peer="faiss HNSW32")
-    assert "faiss HNSW32, 5.00 µs: we take" in verdict(reading.peers(behind))
+    assert "faiss HNSW32, 5.00 µs: we take" in verdict(results.peers(behind))
 
 
 def test_a_missing_library_is_named_with_its_install_line(made: tuple[Page, Path]) -> None:
@@ -124,18 +125,18 @@ def test_a_layer_that_is_never_right_is_drawn(tmp_path: Path) -> None:
 
 def test_few_classes_end_with_all_of_them(tmp_path: Path) -> None:
     records = write_records(tmp_path / "records.jsonl", ("layer",))
-    cells = {key: cell for key, cell in reading.layer_cells(records).items() if key[2] <= 500}
+    cells = {key: cell for key, cell in results.layer_cells(records).items() if key[2] <= 500}
     assert table_candidates(cells, "default") == [30, 300, 500]
-    assert table_candidates(reading.layer_cells(records), "paper") == [30, 300, 3000]
+    assert table_candidates(results.layer_cells(records), "paper") == [30, 300, 3000]
 
 
 def test_a_repeated_measurement_counts_as_it_was_taken_last(tmp_path: Path) -> None:
     records = write_records(tmp_path / "records.jsonl", ("layer", "heads"))
-    cell = reading.layer_cells(records)["default", 1, 30]
+    cell = results.layer_cells(records)["default", 1, 30]
     records.write(**{**cell, "ours_ms": cell["exact_ms"] / 123})
-    assert reading.layer_cells(records)["default", 1, 30]["speedup"] == pytest.approx(123)
+    assert results.layer_cells(records)["default", 1, 30]["speedup"] == pytest.approx(123)
     records.write(stage="heads", head="full", kind="evaluation", step=400, seconds=1.0, accuracy=0.123)
-    curve = reading.curves(records, "heads")["full", None, None]
+    curve = results.curves(records, "heads")["full", None, None]
     assert [point["step"] for point in curve] == list(range(0, 2001, 200))
     assert curve[2]["accuracy"] == 0.123
 
@@ -151,9 +152,9 @@ def test_an_exact_batch_takes_no_longer_than_its_parts_or_a_larger_one(tmp_path:
     records = Records(tmp_path / "records.jsonl")
     for batch, exact_ms in ((1, 9.0), (2, 22.0), (4, 30.0), (64, 100.0), (128, 90.0)):
         records.write(stage="layer", pipeline="default", candidates=30, batch=batch, ours_ms=1.0, exact_ms=exact_ms)
-    found = {batch: cell["exact_ms"] for (_, batch, _), cell in reading.layer_cells(records).items()}
+    found = {batch: cell["exact_ms"] for (_, batch, _), cell in results.layer_cells(records).items()}
     assert found == {1: 9, 2: 18, 4: 30, 64: 90, 128: 90}
-    assert reading.layer_cells(records)["default", 2, 30]["speedup"] == 18
+    assert results.layer_cells(records)["default", 2, 30]["speedup"] == 18
 
 
 def test_times_that_differ_by_chance_do_not_choose_the_candidates(tmp_path: Path) -> None:
@@ -161,7 +162,38 @@ def test_times_that_differ_by_chance_do_not_choose_the_candidates(tmp_path: Path
     for candidates, ours_ms, share in ((10, 0.1, 0.98), (20, 0.3, 0.992), (50, 0.2, 0.999)):
         records.write(stage="layer", pipeline="default", candidates=candidates, batch=1, ours_ms=ours_ms,
                       exact_ms=9.0, accuracy_kept=share)  # fmt: skip
-    chosen = reading.fewest(reading.layer_cells(records), "default", 1, 0.99)
+    chosen = results.fewest(results.layer_cells(records), "default", 1, 0.99)
     assert chosen is not None
     assert chosen["candidates"] == 20
-    assert reading.fewest(reading.layer_cells(records), "default", 1, 0.9999) is None
+    assert results.fewest(results.layer_cells(records), "default", 1, 0.9999) is None
+
+
+@pytest.mark.parametrize(
+    ("record", "series", "name"),
+    [
+        ({"head": "full"}, ("full", None, None), "full softmax"),
+        ({"head": "wta", "candidates": 30}, ("wta", 30, None), "WTA softmax, as in the paper, K = 30"),
+        ({"head": "candidate", "rule": "shared"}, ("candidate", None, "shared"), "candidate softmax, shared"),
+        # as heads were called before
+        ({"head": "wta", "candidates": 30, "rule": "paper"}, ("wta", 30, None), "WTA softmax, as in the paper, K = 30"),
+        ({"head": "wta", "candidates": 3000, "rule": "own"}, ("candidate", 3000, "own"),
+         "candidate softmax, own, K = 3,000"),
+        ({"head": "wta", "rule": "shared"}, ("candidate", None, "shared"), "candidate softmax, shared"),
+        ({"head": "wta"}, ("candidate", None, "shared"), "candidate softmax, shared"),
+    ],
+)  # fmt: skip
+def test_heads_are_called_the_same_in_old_and_new_records(
+    record: dict[str, object], series: results.Series, name: str
+) -> None:
+    assert results.series_of(record) == series
+    assert results.name_of(series) == name
+
+
+def test_the_texts_of_documents_follow_the_records(tmp_path: Path) -> None:
+    records = rewritten(tmp_path / "good.jsonl", {"accuracy_kept": 0.995}, stage="layer", pipeline="paper")
+    records.write(stage="softmax_layer", kind="result", accuracy=0.71, by_style={"Song": 0.7, "Kai": 0.72})
+    found = texts(records)
+    assert "| 1 |" in found["imagenet21k_speed_table"]
+    assert "71.0%" in found["imagenet21k_exact_layer"]
+    assert "candidate softmax, own candidates, K = 30 / 300 / 3000" in found["imagenet21k_heads"]
+    assert all("None" not in text and "nan" not in text for text in found.values())

@@ -5,31 +5,32 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny_experiment
+import tiny_demo
 from typer.testing import CliRunner
 
 import experiments
 from experiments.__main__ import app
+from experiments.demo import stages as demo_stages
+from experiments.frame.needs import Need
 
 runner = CliRunner()
+CHOSEN = ["demo", *(argument for head in tiny_demo.HEADS for argument in ("--head", head)), "--threads", "1"]
 
 
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make the tiny experiment the only one there is."""
-    monkeypatch.setattr(experiments, "EXPERIMENTS", {"tiny": "tiny_experiment"})
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, tiny_experiment.__file__, *arguments]
+    """Make the demo small, and the only experiment there is."""
+    monkeypatch.setattr(experiments, "EXPERIMENTS", {"demo": "experiments.demo"})
+    monkeypatch.setattr(demo_stages, "FULL", tiny_demo.PLAN)
 
 
 def test_report_draws_the_same_page_from_the_records_alone(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    ran = runner.invoke(app, ["tiny", "--out", str(out), "--seed", "5", "--threads", "1"])
+    ran = runner.invoke(app, [*CHOSEN, "--out", str(out), "--seed", "5"])
     assert ran.exit_code == 0, ran.output
     assert str(out / "report.html") in ran.output
     drawn = {path: path.read_bytes() for path in [out / "report.html", *(out / "figures").iterdir()]}
@@ -42,7 +43,9 @@ def test_report_draws_the_same_page_from_the_records_alone(tmp_path: Path) -> No
 
 def test_what_is_refused_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for arguments, said in (
-        (["nonsense"], "experiment 'nonsense' is unknown; choose from: tiny"),
+        (["nonsense"], "experiment 'nonsense' is unknown; choose from: demo"),
+        (["demo", "--stage", "x"], "--stage x: there is no such stage; give one of candidate, wta, hierarchical"),
+        (["demo", str(tmp_path)], "says nothing after demo; give the folder of results as --out"),
         (["report", str(tmp_path)], "has no records of an experiment; pass the --out of one"),
     ):
         ran = runner.invoke(app, arguments)
@@ -50,15 +53,33 @@ def test_what_is_refused_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert said in ran.stderr
         assert ran.stderr.startswith("experiments: ")
         assert ran.stderr.count("\n") == 1
-    assert runner.invoke(app, ["tiny", "--threads", "0"]).exit_code == 2
+    assert runner.invoke(app, ["demo", "--threads", "0"]).exit_code == 2
 
 
-def test_a_second_run_into_the_same_folder_names_the_way_out(tmp_path: Path) -> None:
-    assert runner.invoke(app, ["tiny", "--out", str(tmp_path)]).exit_code == 0
-    ran = runner.invoke(app, ["tiny", "--out", str(tmp_path)])
+def test_without_a_name_the_experiments_are_listed() -> None:
+    ran = runner.invoke(app, [])
+    assert ran.exit_code == 0
+    assert ran.output.startswith("demo  Train a network over 100,000 classes")
+
+
+def test_documents_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from experiments.frame import documents
+
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("In <!-- figures:demo_seconds -->a day<!-- /figures:demo_seconds -->.")
+    monkeypatch.setattr(documents, "ROOT", tmp_path)
+    assert runner.invoke(app, ["documents"]).output == "written: README.md\n"
+    assert "a day" not in (tmp_path / "README.md").read_text()
+    assert runner.invoke(app, ["documents"]).output == "README and docs already say what the records give\n"
+
+
+def test_a_second_run_into_the_same_folder_names_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("experiments.demo.EXPERIMENT", replace(tiny_demo.EXPERIMENT, replaces=False))
+    assert runner.invoke(app, [*CHOSEN, "--out", str(tmp_path)]).exit_code == 0
+    ran = runner.invoke(app, [*CHOSEN, "--out", str(tmp_path)])
     assert ran.exit_code == 2
     assert "--resume" in ran.stderr
-    assert runner.invoke(app, ["tiny", "--out", str(tmp_path), "--resume"]).exit_code == 0
+    assert runner.invoke(app, [*CHOSEN, "--out", str(tmp_path), "--resume"]).exit_code == 0
 
 
 def test_without_an_extra_there_is_a_sentence_with_the_install_line(
@@ -66,7 +87,7 @@ def test_without_an_extra_there_is_a_sentence_with_the_install_line(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
-    ran = runner.invoke(app, ["tiny", "--out", str(tmp_path)])
+    ran = runner.invoke(app, [*CHOSEN, "--out", str(tmp_path)])
     assert ran.exit_code == 2
     assert "needs matplotlib, which is not installed; pip install '.[experiments]'" in ran.stderr
 
@@ -82,12 +103,10 @@ def test_without_typer_the_command_says_how_to_install_it() -> None:
 
 @pytest.mark.skipif(os.name == "nt", reason="needs SIGINT")
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
-    arguments = command("tiny", "--out", str(tmp_path))
-    environment = os.environ | {"TINY_PAUSE": "0.2"}
-    process = subprocess.Popen(arguments, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    process = tiny_demo.start(tmp_path, stderr=subprocess.PIPE)
     try:
         records, deadline = tmp_path / "records.jsonl", time.monotonic() + 300
-        while not records.exists() or '"number": 1' not in records.read_text():
+        while not records.exists() or "stage_start" not in records.read_text():
             assert process.poll() is None
             assert time.monotonic() < deadline
             time.sleep(0.02)
@@ -114,7 +133,9 @@ print("torch" in sys.modules, "matplotlib" in sys.modules, os.environ["OMP_WAIT_
 # doctor
 
 
-def test_doctor_says_what_runs_and_what_is_missing() -> None:
+def test_doctor_says_what_runs_and_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = [Need("fonts-of-nowhere", None, "nothing", "apt-get install fonts-of-nowhere")]
+    monkeypatch.setattr("experiments.demo.EXPERIMENT", replace(tiny_demo.EXPERIMENT, needs=lambda: needs))
     ran = runner.invoke(app, ["doctor"])
     assert ran.exit_code == 0, ran.output
     for said in (
@@ -122,7 +143,7 @@ def test_doctor_says_what_runs_and_what_is_missing() -> None:
         "instruction set",
         "threads",
         "numpy",
-        "For the experiment tiny",
+        "For the experiment demo",
         "fonts-of-nowhere",
     ):
         assert said in ran.output

@@ -10,9 +10,10 @@ from rich.console import Console
 
 from experiments.frame.records import Records
 from experiments.frame.stages import CACHE, RECORDS, Options, Run, Stage, run_experiment
-from experiments.imagenet21k import experiment, features, head_training
-from experiments.imagenet21k.plan import QUICK
-from manyclass.errors import InputError
+from experiments.imagenet21k import features, model, training
+from experiments.imagenet21k import stages as experiment
+from experiments.imagenet21k.model import QUICK
+from manyclass.errors import ConfigError
 
 PLAN = replace(
     QUICK, features=64, hidden=32, widths=(4, 6, 8, 8, 6), drawn_classes=2500, batch=64, warm_up_every=50,
@@ -36,9 +37,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("imagenet21k")
     options = Options(quick=True, threads=1, seed=3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(experiment, "QUICK", PLAN)
+        patch.setattr(model, "QUICK", PLAN)
         smaller = replace(experiment.EXPERIMENT, stages=stages)
-        original, calls = head_training.make_and_train, []
+        original, calls = training.learn_from_nothing, []
 
         def killed_at_the_third(*arguments: object) -> object:
             calls.append(arguments)
@@ -46,7 +47,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 raise KilledError
             return original(*arguments)
 
-        patch.setattr(head_training, "make_and_train", killed_at_the_third)
+        patch.setattr(training, "learn_from_nothing", killed_at_the_third)
         with pytest.raises(KilledError):
             run_experiment(smaller, out, options, False, Console(quiet=True))
         run_experiment(smaller, out, options, True, Console(quiet=True))
@@ -63,7 +64,7 @@ def test_every_stage_ends_and_no_head_is_trained_twice(finished: Path) -> None:
         stage.name for stage in stages(Options(quick=True))
     ]
     trained = [(end["head"], end["candidates"], end["rule"]) for end in records.select(stage="heads", kind="result")]
-    assert sorted(map(str, trained)) == sorted(map(str, (key for key in head_training.HEADS if key[1] != 3000)))
+    assert sorted(map(str, trained)) == sorted(map(str, (key for key in training.HEADS if key[1] != 3000)))
     assert len(records.select(kind="card")) == 2
 
 
@@ -88,12 +89,12 @@ def test_folded_layer_gives_the_logits_of_the_trained_one(finished: Path) -> Non
 
 def test_exact_layer_is_what_the_records_say(finished: Path) -> None:
     run = run_of(finished)
-    layer = head_training.open_layer(run)
+    layer = features.open_layer(run)
     result = run.records.last(stage="softmax_layer", kind="result")
     assert result is not None
-    assert result["accuracy"] == layer.exact.accuracy
+    assert result["accuracy"] == layer.exact_accuracy
     measured = run.records.select(stage="layer", kind="result")
-    assert {record["exact_accuracy"] for record in measured} == {layer.exact.accuracy}
+    assert {record["exact_accuracy"] for record in measured} == {layer.exact_accuracy}
     assert run.records.done(stage="layer", pipeline="paper", batch=8, candidates=300)
 
 
@@ -106,5 +107,5 @@ def test_page_stands_with_all_that_was_run(finished: Path) -> None:
 
 
 def test_an_output_layer_that_does_not_exist_is_refused_before_anything_runs() -> None:
-    with pytest.raises(InputError, match="--head wtf: there is no such output layer; give one of wta, full"):
+    with pytest.raises(ConfigError, match="--head wtf: there is no such output layer; give one of "):
         experiment.stages(Options(quick=True, heads=("wta", "wtf")))

@@ -5,14 +5,10 @@ import pytest
 import torch
 from PIL import Image
 
-from experiments.imagenet21k import glyphs, image_folder, strokes
-from experiments.imagenet21k.distortion import distort
-from experiments.imagenet21k.examples import Batches, test_batches
-from experiments.imagenet21k.images import SIDE, Collection, open_images
+from experiments.imagenet21k import sources
+from experiments.imagenet21k.data import Batches, distort, held_out_batches, open_images
+from experiments.imagenet21k.sources import SIDE, Collection, from_folder, from_fonts, from_strokes
 from manyclass.errors import CorruptFileError, FileError, InputError
-
-held_out_batches = test_batches  # pytest would take the imported name for a test
-del test_batches
 
 
 def quietly(share, text):
@@ -22,20 +18,20 @@ def quietly(share, text):
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     folder = tmp_path_factory.mktemp("strokes") / "images"
-    return open_images(folder, lambda: strokes.collect(50, seed=3), quietly)
+    return open_images(folder, lambda: from_strokes(50, seed=3), quietly)
 
 
 def test_stroke_characters_are_the_same_for_the_same_seed(drawn, tmp_path):
-    again = open_images(tmp_path / "again", lambda: strokes.collect(50, seed=3), quietly)
-    other = open_images(tmp_path / "other", lambda: strokes.collect(50, seed=4), quietly)
+    again = open_images(tmp_path / "again", lambda: from_strokes(50, seed=3), quietly)
+    other = open_images(tmp_path / "other", lambda: from_strokes(50, seed=4), quietly)
     assert np.array_equal(drawn.pixels, again.pixels)
     assert not np.array_equal(drawn.pixels, other.pixels)
 
 
 def test_whole_styles_are_held_out(drawn):
     assert drawn.classes == 50
-    assert len(drawn.train) == 50 * (strokes.STYLES - strokes.HELD_OUT)
-    assert len(drawn.test) == 50 * strokes.HELD_OUT
+    assert len(drawn.train) == 50 * (sources.PENS - sources.HELD_OUT_PENS)
+    assert len(drawn.test) == 50 * sources.HELD_OUT_PENS
     assert not set(drawn.styles[drawn.train]) & set(drawn.styles[drawn.test])
     facts = drawn.facts()
     assert facts["test_styles"] == ["pen 10", "pen 11"]
@@ -67,10 +63,10 @@ def test_a_failing_source_leaves_nothing_behind(tmp_path):
 
 def test_damaged_folder_says_the_way_out(tmp_path):
     folder = tmp_path / "images"
-    open_images(folder, lambda: strokes.collect(2, seed=0), quietly)
+    open_images(folder, lambda: from_strokes(2, seed=0), quietly)
     (folder / "pixels.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(CorruptFileError, match="remove the folder"):
-        open_images(folder, lambda: strokes.collect(2, seed=0), quietly)
+        open_images(folder, lambda: from_strokes(2, seed=0), quietly)
 
 
 def save_picture(path, value, size=(80, 50)):
@@ -82,7 +78,7 @@ def test_image_folder_halves_what_is_not_split(tmp_path):
     for name in ("cat", "dog"):
         for number in range(4):
             save_picture(tmp_path / name / f"{number}.png", 10 * number)
-    images = open_images(tmp_path / "kept", lambda: image_folder.collect(tmp_path), quietly)
+    images = open_images(tmp_path / "kept", lambda: from_folder(tmp_path), quietly)
     assert images.class_names == ["cat", "dog"]
     assert (len(images.train), len(images.test)) == (4, 4)
     assert images.pixels[1, 32, 32] == 10
@@ -92,7 +88,7 @@ def test_image_folder_keeps_a_split_that_is_there(tmp_path):
     save_picture(tmp_path / "data/train/cat/a.jpg", 200)
     save_picture(tmp_path / "data/test/cat/b.jpg", 100)
     save_picture(tmp_path / "data/train/dog/c.jpg", 50)
-    images = open_images(tmp_path / "kept", lambda: image_folder.collect(tmp_path / "data"), quietly)
+    images = open_images(tmp_path / "kept", lambda: from_folder(tmp_path / "data"), quietly)
     assert images.labels[images.train].tolist() == [0, 1]
     assert images.labels[images.test].tolist() == [0]
 
@@ -105,18 +101,18 @@ def test_image_folder_refuses_with_a_sentence(tmp_path, spoil):
     if spoil == "bad image":
         (folder / "cat" / "a.png").write_bytes(b"not a picture")
     with pytest.raises(FileError, match=r"give one with|holds no images|repair or remove"):
-        open_images(tmp_path / "kept", lambda: image_folder.collect(folder), quietly)
+        open_images(tmp_path / "kept", lambda: from_folder(folder), quietly)
 
 
 def test_missing_fonts_name_the_packages(monkeypatch):
-    monkeypatch.setattr(glyphs, "installed_fonts", dict)
+    monkeypatch.setattr(sources, "installed_fonts", dict)
     with pytest.raises(FileError, match=r"apt-get install fonts-noto-cjk .*fonts-klee.*--quick"):
-        glyphs.collect()
+        from_fonts()
 
 
-@pytest.mark.skipif(bool(glyphs.missing_packages()), reason=f"needs apt-get install {' '.join(glyphs.PACKAGES)}")
+@pytest.mark.skipif(bool(sources.missing_packages()), reason=f"needs apt-get install {' '.join(sources.PACKAGES)}")
 def test_glyphs_have_the_published_number_of_classes():
-    collection = glyphs.collect()
+    collection = from_fonts()
     assert len(collection.class_names) == 20_976
     assert {collection.style_names[style] for style in collection.held_out} == {"TW-Sung-98_1", "LXGWWenKai-Regular"}
     pixels, label, style = next(iter(collection.pictures()))

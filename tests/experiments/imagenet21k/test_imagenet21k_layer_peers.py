@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from layer_cases import quick_run, small_layer
 
-from experiments.imagenet21k import peers_compared
-from experiments.imagenet21k.peers_compared import settings_left
+from experiments.imagenet21k.layer import QUICK_SETTINGS, run_peers, settings_left, tuned_config
+from experiments.peers import Contestant
 from experiments.peers.exact import FastestExact, TorchSoftmax
 from experiments.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ
 from experiments.peers.hnswlib_peer import Hnswlib
@@ -37,7 +37,7 @@ class NotInstalled(TorchSoftmax):
 def test_exact_peers_keep_everything_and_absent_ones_are_recorded(tmp_path: Path) -> None:
     run, layer = quick_run(tmp_path), small_layer()
     contestants = (partial(Manyclass, pipeline="paper"), TorchSoftmax, FastestExact, NotInstalled)
-    peers_compared.run(run, layer, contestants)
+    run_peers(run, layer, contestants)
     measured = run.records.select(stage="peers", kind="result")
     assert all(record.keys() >= FIELDS for record in measured)
     exact = [record for record in measured if not record["peer"].startswith("manyclass")]
@@ -49,16 +49,16 @@ def test_exact_peers_keep_everything_and_absent_ones_are_recorded(tmp_path: Path
     assert "a_library_that_does_not_exist" in absent[0]["reason"]
 
     before = run.records.path.read_bytes()
-    peers_compared.run(quick_run(tmp_path), layer, contestants)
+    run_peers(quick_run(tmp_path), layer, contestants)
     assert run.records.path.read_bytes() == before
 
 
 def test_a_killed_run_goes_on_where_it_stopped(tmp_path: Path) -> None:
     run, layer = quick_run(tmp_path), small_layer()
-    peers_compared.run(run, layer, (FastestExact,))
+    run_peers(run, layer, (FastestExact,))
     lines = run.records.path.read_bytes().splitlines(keepends=True)
     run.records.path.write_bytes(b"".join(lines[:3]))  # the tuning and two of four products
-    peers_compared.run(quick_run(tmp_path), layer, (FastestExact,))
+    run_peers(quick_run(tmp_path), layer, (FastestExact,))
     records = quick_run(tmp_path).records.all()
     assert [record.get("setting") for record in records[1:]] == FastestExact(300, 32).settings()
     assert run.records.path.read_bytes().startswith(b"".join(lines[:3]))
@@ -81,17 +81,17 @@ def test_settings_slower_than_one_that_loses_nothing_are_left_out(tmp_path: Path
 def test_a_quick_run_measures_few_settings_from_the_first_to_the_last(tmp_path: Path) -> None:
     every = FaissHNSW(300, 32).settings()
     left = settings_left(quick_run(tmp_path), FaissHNSW(300, 32))
-    assert len(left) == peers_compared.QUICK_SETTINGS < len(every)
+    assert len(left) == QUICK_SETTINGS < len(every)
     assert (left[0], left[-1]) == (every[0], every[-1])
 
 
 def test_manyclass_is_tuned_once_and_measured_if_that_differs(tmp_path: Path) -> None:
     run, layer = quick_run(tmp_path), small_layer(classes=2_500, features=64, queries=60)
-    config = peers_compared.tuned_config(run, layer)
+    config = tuned_config(run, layer)
     assert len(run.records.select(stage="peers", kind="tuning")) == 1
-    assert peers_compared.tuned_config(quick_run(tmp_path), layer) == config
+    assert tuned_config(quick_run(tmp_path), layer) == config
     assert len(run.records.select(stage="peers", kind="tuning")) == 1
-    peers_compared.run(run, layer, ())
+    run_peers(run, layer, ())
     assert run.records.done(peer="manyclass tuned") == (config is not None)
 
 
@@ -106,10 +106,10 @@ def test_manyclass_is_tuned_once_and_measured_if_that_differs(tmp_path: Path) ->
     ],
 )
 def test_every_library_reaches_the_exact_answer_at_some_setting(
-    library: str, contestant: peers_compared.Contestant, tmp_path: Path
+    library: str, contestant: Contestant, tmp_path: Path
 ) -> None:
     pytest.importorskip(library, reason=contestant(300, 32, 1).install)
     run, layer = quick_run(tmp_path), small_layer()
-    peers_compared.run(run, layer, (contestant,))
+    run_peers(run, layer, (contestant,))
     kept = [record["accuracy_kept"] for record in run.records.select(stage="peers", kind="result")]
     assert np.max(kept) >= 0.95

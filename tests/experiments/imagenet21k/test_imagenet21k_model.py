@@ -2,8 +2,7 @@
 
 import torch
 
-from experiments.imagenet21k.alexnet import AlexNet, multiply_adds
-from experiments.imagenet21k.plan import FULL
+from experiments.imagenet21k.model import FULL, AlexNet, multiply_adds
 
 
 def test_full_network_has_the_papers_width_and_fits_two_cores():
