@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 EXPERIMENTS = {  # name → module with an `EXPERIMENT`, loaded when it is asked for
     "demo": "experiments.demo",
     "imagenet21k": "experiments.imagenet21k",
+    "index": "experiments.index",
+    "heads": "experiments.heads",
 }
 
 

@@ -27,12 +27,13 @@ def run_section(records: Records) -> Section:
         ["started", cards[0]["time"]],
         ["sessions", whole(len(cards))],
     ]
-    seconds = {end["stage"]: records.seconds_spent(end["stage"]) for end in records.select(kind="stage_end")}
+    ends = [end["stage"] for end in records.select(kind="stage_end") if "seconds" in end]  # the oldest runs lack it
+    seconds = {stage: records.seconds_spent(stage) for stage in ends}
     spent = [[stage, duration(taken)] for stage, taken in seconds.items()]
     spent.append(["together", duration(sum(seconds.values()))])
     stages = Table(["stage", "time"], spent, "Time of the stages that are done.", emphasised={len(spent) - 1})
     again = Text(f"`{command_of(cards[-1])}` runs it again.", quiet=True)
-    return Section(TITLE, "", [Table(["", ""], rows, "", "ll"), stages, again], SHORT)
+    return Section(TITLE, "", [Table(["", ""], rows, "", "ll"), *([stages] if ends else []), again], SHORT)
 
 
 def command_of(card: Record) -> str:
