@@ -110,9 +110,9 @@ def needs() -> list[Need]:
     """Return the fonts by package; without them there are --quick and --data."""
     missing = set(sources.missing_packages())
     return [
-        Need(package, None if package in missing else f"{len(fonts)} font file{'s' if len(fonts) > 1 else ''}", "glyphs to draw; not for --quick",
+        Need(package, None if package in missing else "installed", "glyphs to draw; not for --quick",
              f"apt-get install {package}", optional=True)
-        for package, fonts in sources.PACKAGES.items()
+        for package in sources.PACKAGES
     ]  # fmt: skip
 
 
