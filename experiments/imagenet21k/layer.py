@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from experiments.frame.stages import Run
 from experiments.peers import Contestant
 from experiments.peers.bfloat16 import TorchBfloat16
-from experiments.peers.exact import FastestExact, TorchSoftmax
-from experiments.peers.exact import exact_seconds, speedups
+from experiments.peers.exact import FastestExact, TorchSoftmax, exact_seconds, speedups
 from experiments.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ
 from experiments.peers.hnswlib_peer import Hnswlib
 from experiments.peers.judging import accuracy_kept
