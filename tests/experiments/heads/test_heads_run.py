@@ -33,7 +33,7 @@ TINY = Sizes(
 )
 
 
-def run_here(calls: Sequence[Callable[[], Any]], threads: int, at_once: int = 1) -> Iterator[tuple[int, Any]]:
+def run_here(calls: Sequence[Callable[[], Any]], *_: object, **__: object) -> Iterator[tuple[int, Any]]:
     """Do the calls in this process."""
     yield from ((number, call()) for number, call in enumerate(calls))
 
@@ -89,7 +89,8 @@ def test_without_wordnet_its_runs_are_left_out_by_name(tmp_path: Path, monkeypat
 
 
 def test_a_process_of_its_own_has_the_threads_it_is_given() -> None:
-    found = dict(run_apart([os.getpid, torch.get_num_threads, partial(os.getenv, "OMP_WAIT_POLICY")], threads=1))
+    calls = [os.getpid, torch.get_num_threads, partial(os.getenv, "OMP_WAIT_POLICY")]
+    found = dict(run_apart(calls, threads=1, fresh=False))
     assert found[0] != os.getpid()
     assert found[1] == 1
     assert found[2] == os.environ.get("OMP_WAIT_POLICY", "PASSIVE")
