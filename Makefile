@@ -5,14 +5,14 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(wildcard cpp/*.cpp cpp/*.h cpp/kernels/* bindings/*)
 
-.PHONY: help demo test lint format bench-core bench-heads wheel clean
+.PHONY: help demo test lint format experiment documents wheel clean
 
 help:  ## Show what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 # Passive waiting: torch's threads would otherwise spin after every operation, on the core the native pool wants.
-demo: $(VENV)/demo.stamp  ## Train a network with 100,000 classes: four output layers, the same seconds each
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m manyclass.demo
+demo: $(VENV)/demo.stamp  ## Train a network with 100,000 classes: five output layers, the same seconds each
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m experiments demo
 
 test: $(VENV)/test.stamp lint  ## Lint, type-check and run all tests
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
@@ -28,11 +28,13 @@ format: $(VENV)/test.stamp  ## Format everything
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
 	$(BIN)/clang-format -i cpp/*.cpp cpp/*.h cpp/kernels/* bindings/* tests/cpp/*.cpp
 
-bench-core: $(VENV)/bench.stamp  ## All figures of the core, in resumable stages (hours)
-	$(BIN)/python -m benchmarks.core
+NAME ?= demo
+ARGS ?= --resume
+experiment: $(VENV)/experiments.stamp  ## Run an experiment: make experiment NAME=imagenet21k ARGS=--quick
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m experiments $(NAME) $(ARGS)
 
-bench-heads: $(VENV)/test.stamp  ## All figures of the PyTorch heads, in resumable stages (an hour)
-	$(BIN)/python -m benchmarks.heads
+documents: $(VENV)/test.stamp  ## Write the figures of README and docs again, from the committed records
+	$(BIN)/python -m experiments documents
 
 wheel: $(VENV)/build.stamp  ## Build a wheel into dist/
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -52,13 +54,13 @@ $(VENV)/demo.stamp: $(VENV)/build.stamp $(NATIVE)
 ifeq ($(TORCH),system)
 	echo $$($(PYTHON) -c 'import os, torch; print(os.path.dirname(os.path.dirname(torch.__file__)))') > $$($(BIN)/python -c 'import site; print(site.getsitepackages()[0])')/system-torch.pth
 endif
-	$(INSTALL) --no-build-isolation --editable '.[figures,torch]'
+	$(INSTALL) --no-build-isolation --editable '.[experiments]'
 	@touch $@
 
 $(VENV)/test.stamp: $(VENV)/demo.stamp
 	$(INSTALL) --no-build-isolation --editable '.[test]'
 	@touch $@
 
-$(VENV)/bench.stamp: $(VENV)/test.stamp
-	$(INSTALL) --no-build-isolation --editable '.[peers]'
+$(VENV)/experiments.stamp: $(VENV)/test.stamp
+	$(INSTALL) --no-build-isolation --editable '.[wordnet]'
 	@touch $@

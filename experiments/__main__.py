@@ -33,8 +33,8 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
     `documents` writes the figures in README and docs again from the committed records."""
 )
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME | report OUT | doctor | documents", show_default=False)] = "",
-    folder: Annotated[Path | None, typer.Argument(metavar="", show_default=False)] = None,
+    name: Annotated[str, typer.Argument(metavar="NAME|report|doctor|documents", show_default=False)] = "",
+    folder: Annotated[Path | None, typer.Argument(metavar="OUT", show_default=False, help="of `report`")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="small, from data it makes itself: minutes")] = False,
     stage: Annotated[list[str] | None, typer.Option(help="only this stage; may be given more than once")] = None,
     head: Annotated[list[str] | None, typer.Option(help="only this output layer; may be given more than once")] = None,

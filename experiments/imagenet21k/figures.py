@@ -1,4 +1,4 @@
-"""The figures of the page, drawn from records: the layer, its peers, training, the features."""
+"""The figures of the page, drawn from records: the layer, training, the features."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -21,7 +21,6 @@ from experiments.frame.page import Figure
 from experiments.frame.records import Record
 from experiments.imagenet21k import paper, results
 from experiments.imagenet21k.results import PIPELINES, Cells, Series, kept, name_of
-from manyclass.tuning import frontier
 
 NAMES = {"default": "manyclass default", "paper": "manyclass paper pipeline"}
 THIN = {"linewidth": 1.2, "linestyle": ":", "markersize": 2.5}
@@ -146,29 +145,6 @@ def _worth_showing(line: list[Record]) -> list[Record]:
 
 def _column(line: list[Record], field: str) -> list[float]:
     return [record[field] for record in line]
-
-
-# Other libraries
-
-
-def draw_peers(peers: dict[str, list[Record]], folder: Path) -> Figure:
-    """Draw microseconds per query against the share of the exact accuracy, each peer's best settings, two batches."""
-    figure, axes = canvas(2, width=13, height=5.6)
-    for axis, (field, title) in zip(axes, (("us_batch1", "one at a time"), ("us_batch64", "batch 64")), strict=True):
-        stretch_to_all(axis, FLOOR)
-        lines = []
-        for peer, found in peers.items():
-            best = frontier(found, lambda record, field=field: record[field], kept)  # type: ignore[misc]
-            shown = [record for record in best if kept(record) >= FLOOR] or best[-1:]
-            lines.append(Line(peer, [kept(record) for record in shown], _column(shown, field), line_style(peer)))
-        draw_lines(axis, lines, 0.05, yscale="log", xlabel="share of the exact accuracy",
-                   title=f"µs per query, {title}: lower is better")  # fmt: skip
-    return Figure(
-        "peers", save(figure, folder, "peers"),
-        "Every library over the same trained layer, bias included. A line joins the settings of a peer that no other "
-        "of its settings beats in both time and accuracy; more than 99.99% stands at the right edge.",
-        "Time per query against accuracy kept for manyclass and its peers",
-    )  # fmt: skip
 
 
 # Training

@@ -7,11 +7,15 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 from experiments.imagenet21k import figures, paper, results
 from experiments.imagenet21k.results import PIPELINES, Cells
+from experiments.peers.comparing import setting_in_words
+from experiments.peers.figure import draw_peers
+from experiments.peers.reading import absent_peers, peers_of, quickest
 
 TITLES = ("Time of the layer alone", "Accuracy against K", "Speed-up against accuracy", "Speed-up by batch size")
 BEST_COLUMNS = ("pipeline", "batch", "at least", "K", "accuracy kept", "ms", "× fastest exact", "× softmax")
 SHORT = ("Times", "Accuracy", "Trade-off", "Batches")
 SHARES = (0.90, 0.95, 0.99)
+PANELS = {"us_batch1": "one at a time", "us_batch64": "batch 64"}
 PEER_TIMES = ("us_batch1", "us_batch64", "us_batch1000")
 
 
@@ -191,10 +195,8 @@ def batches_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Figur
 
 def peers_section(records: Records, folder: Path) -> Section:
     """Return every peer's time at the same shares of the accuracy, its build time and its memory."""
-    found = results.peers(records)
-    absent = list(results.newest(records.select(stage="peers", kind="missing"), "peer").values())
-    remarks = [Text(f"{record['peer']} was not there ({record['reason']}); `{record['install']}`.", quiet=True)
-               for record in absent if record["peer"] not in found]  # fmt: skip
+    found = peers_of(records, "peers")
+    remarks = absent_peers(records, "peers")
     if not found:
         return Section("Peers at the same accuracies", "Not run yet: stage `peers`.", remarks, "Peers")
     judged = next(iter(found.values()))[0]["queries"]
@@ -206,7 +208,11 @@ def peers_section(records: Records, folder: Path) -> Section:
         "others contain the widening of the query by that column. Memory contains the library's own copy of the rows; "
         "ScaNN's is an estimate, as it tells none."
     )
-    parts: list[Table | Figure | Text] = [figures.draw_peers(found, folder), same_accuracy(found), settings_at(found)]
+    parts: list[Table | Figure | Text] = [
+        draw_peers(found, folder, "peers", PANELS),
+        same_accuracy(found),
+        settings_at(found),
+    ]
     return Section("Peers at the same accuracies", f"{text}\n\n{verdict(found)}".strip(), [*parts, *remarks], "Peers")
 
 
@@ -214,7 +220,7 @@ def same_accuracy(found: dict[str, list[Record]]) -> Table:
     """Return µs per query by share and batch, with build time and memory."""
     rows = []
     for peer, settings in found.items():
-        best = [results.quickest(settings, share, field) for share in SHARES for field in PEER_TIMES[:2]]
+        best = [quickest(settings, field, share) for share in SHARES for field in PEER_TIMES[:2]]
         spent = [number(record[field]) if record else ABSENT
                  for record, field in zip(best, PEER_TIMES[:2] * len(SHARES), strict=True)]  # fmt: skip
         memory = number(settings[-1]["bytes_per_class"] / 1024)
@@ -230,12 +236,12 @@ def settings_at(found: dict[str, list[Record]], share: float = 0.99) -> Table:
     """Return which setting of each peer is the quickest at one share, and all that was measured of it."""
     rows = []
     for peer, settings in found.items():
-        best = results.quickest(settings, share, "us_batch1")
+        best = quickest(settings, "us_batch1", share)
         if best is None:
             most = max(map(results.kept, settings))
             rows.append([peer, f"none; at most {percent(most)}", *[ABSENT] * 6])
             continue
-        knobs = ", ".join(f"{name} {value}" for name, value in best["setting"].items()) or ABSENT
+        knobs = setting_in_words(best["setting"]) or ABSENT
         spent = [number(best.get(field)) for field in PEER_TIMES]
         rows.append([peer, knobs, percent(best["accuracy_kept"]), percent(best["agreement"]),
                      percent(best["recall_at_10"]), *spent])  # fmt: skip
@@ -258,7 +264,7 @@ def verdict(found: dict[str, list[Record]], share: float = 0.99) -> str:
     """Return who is quickest at one share, one query at a time and in batches, as the records have it."""
     sentences = []
     for field, when in zip(PEER_TIMES, ("one query at a time", "in batches of 64", "in large batches"), strict=True):
-        best = {peer: results.quickest(settings, share, field) for peer, settings in found.items()}
+        best = {peer: quickest(settings, field, share) for peer, settings in found.items()}
         spent = {peer: record[field] for peer, record in best.items() if record}
         ours = {peer: time for peer, time in spent.items() if peer.startswith("manyclass")}
         others = {peer: time for peer, time in spent.items() if peer not in ours}

@@ -111,20 +111,3 @@ def fewest(cells: Cells, pipeline: str, batch: int, share: float) -> Record | No
 def batches(cells: Cells) -> list[int]:
     """Return the batch sizes that were measured."""
     return sorted({batch for _, batch, _ in cells})
-
-
-# Other libraries
-
-
-def peers(records: Records) -> dict[str, list[Record]]:
-    """Return the measured settings of every peer, peers in the order they were measured."""
-    measured = [record for record in records.select(stage="peers") if "us_batch1" in record]
-    grouped: dict[str, list[Record]] = {}
-    for record in newest(({**record, "key": str(record["setting"])} for record in measured), "peer", "key").values():
-        grouped.setdefault(record["peer"], []).append(record)
-    return grouped
-
-
-def quickest(found: list[Record], share: float, field: str) -> Record | None:
-    """Return a peer's quickest setting at a batch size that keeps this share."""
-    return cheapest(found, share, lambda record: float(record[field]))

@@ -17,6 +17,8 @@ from experiments.imagenet21k.sources import Collection
 if TYPE_CHECKING:
     from experiments.imagenet21k.data import Images
 
+Work = Callable[[Run], None]
+
 
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
@@ -26,9 +28,7 @@ def stages(options: Options) -> list[Stage]:
     plan = model.plan_of(options)
     options.heads_among(HEADS)
 
-    def stage(
-        name: str, title: str, full: float, quick: float, work: Callable[[Run], None], *after: str
-    ) -> Stage:  # fmt: skip
+    def stage(name: str, title: str, full: float, quick: float, work: Work, *after: str) -> Stage:
         return Stage(name, title, quick if options.quick else full, with_chosen_threads(work), after)
 
     return [
@@ -54,7 +54,7 @@ def stages(options: Options) -> list[Stage]:
     ]  # fmt: skip
 
 
-def with_chosen_threads(work: Callable[[Run], None]) -> Callable[[Run], None]:
+def with_chosen_threads(work: Work) -> Work:
     """Return the work of a stage, done with as many of torch's threads as the user chose."""
 
     def run_with_threads(run: Run) -> None:
@@ -110,9 +110,9 @@ def needs() -> list[Need]:
     """Return the fonts by package; without them there are --quick and --data."""
     missing = set(sources.missing_packages())
     return [
-        Need(package, None if package in missing else f"{len(fonts)} font files", "glyphs to draw; not for --quick",
+        Need(package, None if package in missing else "installed", "glyphs to draw; not for --quick",
              f"apt-get install {package}", optional=True)
-        for package, fonts in sources.PACKAGES.items()
+        for package in sources.PACKAGES
     ]  # fmt: skip
 
 

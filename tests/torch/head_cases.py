@@ -55,7 +55,7 @@ def reference_losses(head: CandidateSoftmax, logits: Tensor, positives: list[lis
     losses = []
     for values, some, times in zip(logits, positives, stands_for, strict=True):
         of_positives = values[sorted(set(some))]
-        if head.loss == "logistic":
+        if head.output == "logistic":
             losses.append((F.softplus(values) * times).sum() - of_positives.sum())
         else:
             losses.append((values + times.log()).logsumexp(0) - of_positives.mean())
@@ -64,7 +64,7 @@ def reference_losses(head: CandidateSoftmax, logits: Tensor, positives: list[lis
 
 def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
     """Return what each class stands for in the first step of a head with this seed, (examples, classes)."""
-    found = head.shortlist(head._prepared(x.detach()), head.candidates).tolist()
+    found = head.shortlist(head.prepared(x.detach()), head.candidates).tolist()
     generator = torch.Generator().manual_seed(seed)
     stands_for = torch.zeros(len(x), head.num_classes, dtype=torch.float64)
     if not head.shared:

@@ -61,9 +61,9 @@ class CountingHead(nn.Module):
         self.table[self.cursor] = self.weight.detach()[self.cursor]
         return nn.functional.cross_entropy((input + noise) @ (self.weight + 0.1 * self.table).T, target)
 
-    def extra_tensors(self, tables: bool = True) -> dict[str, Tensor]:
+    def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
         kept = {"generator": self.generator.get_state()}
-        return kept | {"tables.only": self.table} if tables else kept
+        return kept | {"tables.only": self.table} if index else kept
 
     def extra_settings(self) -> dict[str, Any]:
         return {"cursor": self.cursor}
@@ -149,7 +149,7 @@ def test_a_resumed_run_is_bit_identical_to_the_uninterrupted_one(path: Path, nam
     resumed_optimizer = OPTIMIZERS[name](resumed.parameters())
     steps(resumed, resumed_optimizer, 20, 23)  # whatever was there before must not matter
     info = load_checkpoint(path, resumed, resumed_optimizer)
-    assert (info.step, info.extra, info.tables) == (5, {"note": [1, None, "x"]}, True)
+    assert (info.step, info.extra, info.index) == (5, {"note": [1, None, "x"]}, True)
     assert checkpoint_info(path) == info
     assert steps(resumed, resumed_optimizer, 5, 12) == expected
     assert same(snapshot(resumed), snapshot(model))
@@ -205,9 +205,9 @@ WTA: dict[str, dict[str, Any]] = {
     "flat sketch": {"config": PIPELINES["flat sketch"]},
     "two sketches, own candidates": {"config": PIPELINES["flat sketch, re-ranked"], "shared": False},
     "tables and sketch, cosine": {"config": PIPELINES["tables and sketch"], "normalize": True, "temperature": 0.1},
-    "probes and sketch, centred": {"config": PIPELINES["probes and sketch"], "center": True, "bias": False},
-    "re-score, logistic": {"config": PIPELINES["re-score"], "loss": "logistic"},
-    "paper, names": {"config": PIPELINES["paper"], "paper_exact": True, "names": [f"{n} ü" for n in range(200)]},
+    "probes and sketch, centred": {"config": PIPELINES["probes and sketch"], "subtract_mean": True, "bias": False},
+    "re-score, logistic": {"config": PIPELINES["re-score"], "output": "logistic"},
+    "paper, names": {"config": PIPELINES["paper"], "shared": False, "tail": 0, "names": [f"{n} ü" for n in range(200)]},
 }
 
 
@@ -247,7 +247,7 @@ def test_a_wta_head_resumes_bit_identically_with_its_tables(path: Path, name: st
     assert wta_steps(resumed, resumed_optimizer, 9, 25) == expected
     assert same(dict(resumed.state_dict()), dict(model.state_dict()))
     assert resumed.head.meter.report() == model.head.meter.report()
-    assert (resumed.head.tables.hashed_at == model.head.tables.hashed_at).all()
+    assert (resumed.head.index.schedule.hashed_at == model.head.index.schedule.hashed_at).all()
     assert resumed.head.names == model.head.names == WTA[name].get("names")
 
 
@@ -256,7 +256,7 @@ def test_a_wta_head_without_tables_builds_them_from_the_loaded_weights(path: Pat
     query = torch.randn(5, 16)
     expected = model.shortlist(query, 10)
     assert not other.shortlist(query, 10).equal(expected)
-    save_checkpoint(path, model, tables=False)
+    save_checkpoint(path, model, index=False)
     load_checkpoint(path, other)
     assert other.shortlist(query, 10).equal(expected)
 
@@ -280,9 +280,9 @@ def test_tables_hashed_in_another_way_are_refused(path: Path) -> None:
     with pytest.raises(FileError, match="hashed in another way"):
         load_checkpoint(path, other)
     assert same(dict(other.state_dict()), before)
-    load_checkpoint(path, other, tables=False)
+    load_checkpoint(path, other, index=False)
     assert same(dict(other.state_dict()), dict(model.state_dict()))
-    fresh = CandidateSoftmax(16, 200, config=other.tables.config)
+    fresh = CandidateSoftmax(16, 200, config=other.index.config)
     fresh.load_state_dict(model.state_dict())
     query = torch.randn(3, 16)
     assert other.shortlist(query, 10).equal(fresh.shortlist(query, 10))
@@ -306,10 +306,10 @@ def test_without_tables_they_are_rebuilt_from_the_weights(path: Path) -> None:
     model = network()
     steps(model, OPTIMIZERS["momentum"](model.parameters()), 0, 5)
     assert not model.head.table.equal(model.head.weight)
-    save_checkpoint(path, model, tables=False)
+    save_checkpoint(path, model, index=False)
     resumed = network(seed=1)
     info = load_checkpoint(path, resumed)
-    assert not info.tables
+    assert not info.index
     assert resumed.head.table.equal(model.head.weight)
     assert resumed.head.cursor == model.head.cursor
 

@@ -57,7 +57,7 @@ def test_several_positives_are_cross_entropy_against_the_uniform_distribution() 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_logistic_loss_is_binary_cross_entropy_summed_over_the_classes(bias: bool) -> None:
-    head, x = case(loss="logistic", bias=bias)
+    head, x = case(output="logistic", bias=bias)
     x.requires_grad_()
     logits = functional.linear(x, head.weight, head.bias)
     hot = (uniform(SEVERAL, 7) > 0).double()
@@ -66,10 +66,10 @@ def test_logistic_loss_is_binary_cross_entropy_summed_over_the_classes(bias: boo
     assert_same_gradients(head(x, SEVERAL), expected, x, *head.parameters())
 
 
-@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+@pytest.mark.parametrize("output", ["softmax", "logistic"])
 @pytest.mark.parametrize("target", [torch.tensor([4, 0, 6, 0]), SEVERAL])
-def test_gradients_are_those_of_the_loss(loss: str, target: Tensor) -> None:
-    head, x = case(loss=loss)
+def test_gradients_are_those_of_the_loss(output: str, target: Tensor) -> None:
+    head, x = case(output=output)
 
     def of(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         return torch.func.functional_call(head, {"weight": weight, "bias": bias}, (x, target))
@@ -77,19 +77,19 @@ def test_gradients_are_those_of_the_loss(loss: str, target: Tensor) -> None:
     assert torch.autograd.gradcheck(of, (x.requires_grad_(), head.weight, head.bias))
 
 
-@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+@pytest.mark.parametrize("output", ["softmax", "logistic"])
 @pytest.mark.parametrize("logits_at_once", [1, 64, 10_000])
 @pytest.mark.parametrize("examples_at_once", [1, 3, 100])
 def test_predictions_in_pieces_are_exact(
-    loss: str, logits_at_once: int, examples_at_once: int, monkeypatch: pytest.MonkeyPatch
+    output: str, logits_at_once: int, examples_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exact, "LOGITS_AT_ONCE", logits_at_once)
     monkeypatch.setattr(exact, "EXAMPLES_AT_ONCE", examples_at_once)
     torch.manual_seed(1)
-    head = FullSoftmax(8, 53, loss=loss, dtype=torch.float64)
+    head = FullSoftmax(8, 53, output=output, dtype=torch.float64)
     x = torch.randn(2, 5, 8, dtype=torch.float64)
     logits = functional.linear(x, head.weight, head.bias)
-    expected = logits.log_softmax(-1) if loss == "softmax" else functional.logsigmoid(logits)
+    expected = logits.log_softmax(-1) if output == "softmax" else functional.logsigmoid(logits)
     torch.testing.assert_close(head.log_prob(x), expected)
     chosen = torch.randint(0, 53, (2, 5, 4))
     torch.testing.assert_close(head.log_prob(x, chosen), expected.gather(-1, chosen))
@@ -153,7 +153,7 @@ def test_a_single_class_is_certain() -> None:
 
 
 def test_unknown_settings_are_refused() -> None:
-    with pytest.raises(ConfigError, match="loss='hinge' is unknown; choose 'softmax' or 'logistic'"):
-        FullSoftmax(3, 4, loss="hinge")
+    with pytest.raises(ConfigError, match="output='hinge' is unknown; choose 'softmax' or 'logistic'"):
+        FullSoftmax(3, 4, output="hinge")
     with pytest.raises(InputTypeError, match=r"linear is a Embedding; pass an nn\.Linear"):
         FullSoftmax.from_linear(nn.Embedding(3, 4))  # type: ignore[arg-type]

@@ -121,7 +121,7 @@ def test_schedulers_move_the_rate_of_the_rows() -> None:
         with torch.no_grad():
             model.head.weight.copy_(before.weight)
             model.head.bias.copy_(before.bias)
-        model.head.tables.drop()
+        model.head.index.forget()
     assert moves[0].abs().max() > 0
     torch.testing.assert_close(moves[1], moves[0] / 2, rtol=1e-4, atol=1e-6)
 
@@ -139,7 +139,7 @@ def test_any_optimizer_and_clipping_serve_the_trunk() -> None:
         assert norm > 0
         assert all(p.grad is None for p in model.head.parameters())
         optimizer.step()
-        untouched[model.head.tables.touched] = False
+        untouched[model.head.index.schedule.touched] = False
     assert all(not torch.equal(p, before) for p, before in zip(model.parameters(), first, strict=True))
     assert untouched.any()
     kept = torch.equal(
@@ -189,7 +189,7 @@ def test_a_copy_goes_its_own_way() -> None:
     assert not torch.equal(other.head.weight, before.head.weight)
     assert_same(model, before)
     model.head.sampler.generator.set_state(before.head.sampler.generator.get_state())
-    model.head.tables.drop()
+    model.head.index.forget()
     model(*batch(1)).backward()
     assert_same(model, other)
 

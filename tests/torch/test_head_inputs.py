@@ -19,7 +19,7 @@ TARGET = torch.tensor([3, 0, 59, 3, 7])
 def state(head: CandidateSoftmax) -> list[bytes]:
     """Return all that a refused call must leave alone, to the bit."""
     tensors = [*head.state_dict().values(), head.sampler.generator.get_state()]
-    numbers = (head.tables.cursor, head.tables.step, head.meter.steps, head.names, head.num_classes)
+    numbers = (head.index.schedule.cursor, head.index.schedule.step, head.meter.steps, head.names, head.num_classes)
     return [tensor.numpy().tobytes() for tensor in tensors] + [repr(numbers).encode()]
 
 
@@ -99,7 +99,7 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_name_the_rule_and_change_nothing(name: str, built: bool) -> None:
     call, error, sentence = REFUSED[name]
-    head = small_head(candidates=8, center=True)
+    head = small_head(candidates=8, subtract_mean=True)
     if built:
         head(X, TARGET).backward()
     before = state(head)
@@ -115,7 +115,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "candidates": ({"candidates": 0}, InputError, "candidates=0"),
     "shared_limit": ({"shared_limit": 0}, InputError, "shared_limit=0"),
     "tail": ({"tail": -1}, InputError, "tail=-1"),
-    "loss": ({"loss": "hinge"}, ConfigError, "loss='hinge'.*softmax"),
+    "output": ({"output": "hinge"}, ConfigError, "output='hinge'.*softmax"),
     "reduction": ({"reduction": "max"}, ConfigError, "reduction='max'"),
     "ignore_index": ({"ignore_index": 1.5}, InputTypeError, "ignore_index=1.5"),
     "temperature zero": ({"temperature": 0}, ConfigError, "temperature=0"),
@@ -123,7 +123,6 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "temperature text": ({"temperature": "1"}, ConfigError, "temperature='1'"),
     "config": ({"config": {"bands": 3}}, InputTypeError, "config is a dict; pass a HashConfig"),
     "config width": ({"in_features": 9, "config": HashConfig.paper()}, ConfigError, "window=16 is wider than"),
-    "paper width": ({"in_features": 9, "paper_exact": True}, ConfigError, "window=16 is wider than"),
     "refresh_steps": ({"refresh_steps": 0}, InputError, "refresh_steps=0"),
     "refresh_limit": ({"refresh_limit": 0}, InputError, "refresh_limit=0"),
     "meter_every": ({"meter_every": -1}, InputError, "meter_every=-1"),
@@ -215,7 +214,7 @@ def test_a_batch_without_positives_is_zero_and_changes_nothing(
     given: str, reduction: Any, trunk: bool, fused: bool
 ) -> None:
     settings: dict[str, Any] = {"row_update": "fused", "row_optimizer": lambda rows: RowSGD(rows, lr=0.1)}
-    head = small_head(reduction=reduction, center=True, **settings if fused else {})
+    head = small_head(reduction=reduction, subtract_mean=True, **settings if fused else {})
     optimizer = head.row_optimizer if fused else RowSGD(head.parameters(), lr=0.1, weight_decay=0.1)
     x = (X[:0] if given == "empty" else X.clone()).requires_grad_(trunk)
     target = {"empty": TARGET[:0], "ignored": torch.full_like(TARGET, -100), "no positives": padded([[-1, -1]] * 5)}[
@@ -228,7 +227,7 @@ def test_a_batch_without_positives_is_zero_and_changes_nothing(
     loss.sum().backward()
     optimizer.step()
     assert state(head) == before
-    assert head.tables.index is None
+    assert head.index.built is None
     assert not trunk or (x.grad == 0).all()
 
 

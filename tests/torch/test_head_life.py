@@ -30,8 +30,8 @@ def exact_best(head: CandidateSoftmax, x: Tensor = X) -> Tensor:
 def found(head: CandidateSoftmax) -> Tensor:
     """Return what an index made anew finds; equal to what the head finds, if its tables are up to date."""
     fresh = copy.deepcopy(head)
-    assert fresh.tables.index is None
-    return fresh.shortlist(fresh._prepared(X), 5)
+    assert fresh.index.built is None
+    return fresh.shortlist(fresh.prepared(X), 5)
 
 
 def train(head: CandidateSoftmax, optimizer: torch.optim.Optimizer, steps: int = 2, classes: int | None = None) -> None:
@@ -56,9 +56,9 @@ def test_state_dict_is_that_of_a_linear_layer(bias: bool) -> None:
 
 
 def test_centring_adds_its_mean_to_the_state() -> None:
-    head = small_head(center=True)
+    head = small_head(subtract_mean=True)
     assert set(head.state_dict()) == {"weight", "bias", "input_mean"}
-    other = CandidateSoftmax(FEATURES, CLASSES, center=True)
+    other = CandidateSoftmax(FEATURES, CLASSES, subtract_mean=True)
     other.load_state_dict(head.state_dict())
     assert torch.equal(other.input_mean, head.input_mean)
 
@@ -74,7 +74,7 @@ def test_tables_follow_a_loaded_state(settings: dict[str, Any], assign: bool, in
     else:
         head.load_state_dict(LINEAR.state_dict(), assign=assign)
     assert not torch.equal(head.topk(X, 5).classes, before)
-    assert torch.equal(head.shortlist(head._prepared(X), 5), found(head))
+    assert torch.equal(head.shortlist(head.prepared(X), 5), found(head))
 
 
 @pytest.mark.parametrize("settings", [{}, {"normalize": True}], ids=["plain", "cosine"])
@@ -94,7 +94,7 @@ def test_tables_follow_replaced_weights(how: str, settings: dict[str, Any]) -> N
         head.reset_parameters()
     else:
         getattr(head, how)()
-    assert torch.equal(head.shortlist(head._prepared(X), 5), found(head))
+    assert torch.equal(head.shortlist(head.prepared(X), 5), found(head))
     assert (head.topk(X, 5).classes >= 0).all()
 
 
@@ -103,27 +103,27 @@ def test_tables_follow_replaced_weights(how: str, settings: dict[str, Any]) -> N
 def test_restored_tables_are_as_old_as_they_were(dtype: torch.dtype, settings: dict[str, Any]) -> None:
     head = small_head(candidates=5, refresh_steps=20, **settings).to(dtype)
     train(head, RowSGD(head.parameters(), lr=5.0), 4)
-    old = head.shortlist(head._prepared(X), 5)
+    old = head.shortlist(head.prepared(X), 5)
     assert not torch.equal(old, found(head))  # else this says nothing
     other = small_head(candidates=5, refresh_steps=20, **settings).to(dtype)
     other.load_state_dict(head.state_dict())
     other.restore(head.extra_tensors(), head.extra_settings())
-    index = other.tables.index
+    index = other.index.built
     assert index is not None
-    assert torch.equal(other.shortlist(other._prepared(X), 5), old)
-    assert other.tables.index is index
+    assert torch.equal(other.shortlist(other.prepared(X), 5), old)
+    assert other.index.built is index
     for net in (head, other):
         train(net, RowSGD(net.parameters(), lr=0.1), 3)
     assert torch.equal(head.weight, other.weight)
     fresh = small_head(candidates=5, **settings).to(dtype)
     fresh.load_state_dict(head.state_dict())
-    fresh.restore(head.extra_tensors(tables=False), head.extra_settings())
-    assert torch.equal(fresh.shortlist(fresh._prepared(X), 5), found(head))
+    fresh.restore(head.extra_tensors(index=False), head.extra_settings())
+    assert torch.equal(fresh.shortlist(fresh.prepared(X), 5), found(head))
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("settings", [{}, {"normalize": True, "center": True}], ids=["plain", "cosine"])
+@pytest.mark.parametrize("settings", [{}, {"normalize": True, "subtract_mean": True}], ids=["plain", "cosine"])
 def test_a_head_of_another_type_trains(dtype: torch.dtype, shared: bool, settings: dict[str, Any]) -> None:
     head = small_head(candidates=5, shared=shared, **settings).to(dtype)
     before = head.weight.detach().clone()
@@ -142,7 +142,7 @@ def test_a_copy_is_equal_and_independent() -> None:
     train(head, optimizer)
     other = copy.deepcopy(head)
     before = other.weight.detach().clone()
-    head.tables.drop()
+    head.index.forget()
     assert torch.equal(head.topk(X, 5).classes, other.topk(X, 5).classes)
     assert torch.equal(head(X, TARGET), other(X, TARGET))  # the tail too
     train(head, optimizer)
@@ -158,7 +158,7 @@ def test_pickled_whole() -> None:
     torch.save(head, file)
     file.seek(0)
     other = torch.load(file, weights_only=False)
-    head.tables.drop()
+    head.index.forget()
     assert torch.equal(head.topk(X, 5).log_probs, other.topk(X, 5).log_probs)
     train(other, RowSGD(other.parameters(), lr=0.5))
 
@@ -166,7 +166,7 @@ def test_pickled_whole() -> None:
 @pytest.mark.parametrize("center", [False, True])
 def test_from_the_meta_device(center: bool) -> None:
     with torch.device("meta"):
-        head = CandidateSoftmax(FEATURES, CLASSES, config=RANKED, center=center)
+        head = CandidateSoftmax(FEATURES, CLASSES, config=RANKED, subtract_mean=center)
     assert head.weight.is_meta
     repr(head)
     head = head.to_empty(device="cpu")
@@ -179,10 +179,10 @@ def test_from_the_meta_device(center: bool) -> None:
 def test_moving_to_where_it_is_keeps_the_tables() -> None:
     head = small_head()
     head.topk(X, 3)
-    index = head.tables.index
+    index = head.index.built
     head.cpu().float().train().eval()
     head.topk(X, 3)
-    assert head.tables.index is index
+    assert head.index.built is index
 
 
 # Inside other things
@@ -243,7 +243,7 @@ def test_inference_mode_predicts_and_training_goes_on() -> None:
     model = Model()
     x = random_tensor(EXAMPLES, 4)
     expected = model(x)
-    model.head.tables.drop()
+    model.head.index.forget()
     with torch.inference_mode():
         assert torch.equal(model(x).classes, expected.classes)
         model(x, TARGET)

@@ -1,14 +1,16 @@
 """PyTorch heads for many classes, and the optimizers that move only the rows they touch."""
 
+from manyclass._topk import TopK
 from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.candidate_softmax import CandidateSoftmax
 from manyclass.torch.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
 from manyclass.torch.full_softmax import FullSoftmax
-from manyclass.torch.head import OutputHead, TopK
+from manyclass.torch.head import OutputHead
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
 from manyclass.torch.make_head import HEADS, make_head
 from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax
+from manyclass.torch.wta_softmax import WTASoftmax
 
 __all__ = [
     "HEADS",
@@ -23,6 +25,7 @@ __all__ = [
     "RowSGD",
     "SampledSoftmax",
     "TopK",
+    "WTASoftmax",
     "load_checkpoint",
     "make_head",
     "save_checkpoint",

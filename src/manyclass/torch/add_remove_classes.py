@@ -1,6 +1,6 @@
-"""Adding and removing classes of a head in use: weights, optimizer state, names and tables stay together."""
+"""Adding and removing classes of a head in use: weights, optimizer state, names and index stay together."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -69,24 +69,12 @@ def remove_classes(head: "CandidateSoftmax", ids: Any, optimizers: Iterable[torc
     return kept
 
 
-def _change(head: "CandidateSoftmax", optimizers: Iterable[torch.optim.Optimizer], changed: Any, classes: int) -> None:
-    """Replace the data of weight and bias, and of every optimizer state of their shape; the parameters stay."""
-    known = list(optimizers)
-    if head._fused is not None:
-        head._fused.waiting.clear()  # like .grad below
-    if head.row_optimizer is not None and head.row_optimizer not in known:
-        known.append(head.row_optimizer)
-    for name, parameter in (("weight", head.weight), ("bias", head.bias)):
-        if parameter is None:
-            continue
-        shape = parameter.shape
-        for optimizer in known:
-            state = optimizer.state.get(parameter, {})
-            for key, value in state.items():
-                if isinstance(value, Tensor) and value.shape == shape:
-                    state[key] = changed(name, value, False)
-        parameter.data = changed(name, parameter.data, True)
-        parameter.grad = None
-    head.num_classes = head.rows.num_embeddings = classes
-    head.sampler.num_classes = classes
-    head.tables = head.tables.unbuilt()
+def _change(
+    head: "CandidateSoftmax",
+    optimizers: Iterable[torch.optim.Optimizer],
+    changed: Callable[[str, Tensor, bool], Tensor],
+    classes: int,
+) -> None:
+    head.change_rows(changed, optimizers)
+    head.num_classes = head.sampler.num_classes = classes
+    head.index = head.index.unbuilt()

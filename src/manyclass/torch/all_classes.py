@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyclass.torch.head import TopK
+from manyclass._topk import TopK
 
 LOGITS_AT_ONCE = 1 << 24
 EXAMPLES_AT_ONCE = 256
@@ -45,13 +45,17 @@ def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: T
     return logits.masked_fill(classes < 0, -torch.inf)
 
 
-def topk(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, *, logistic: bool = False) -> TopK:
+def topk(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, *, logistic: bool = False) -> TopK[Tensor]:
     """Return the k classes with the largest logits, best first, equal ones by number; -1 where there are too few."""
     found = [_topk_of_few(few, weight, bias, k, logistic) for few in input.to(weight.dtype).split(EXAMPLES_AT_ONCE)]
-    return TopK(torch.cat([part.classes for part in found]), torch.cat([part.log_probs for part in found]))
+    classes, log_probs, logits = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return TopK(classes=classes, log_probs=log_probs, logits=logits)
 
 
-def _topk_of_few(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, logistic: bool) -> TopK:
+def _topk_of_few(
+    input: Tensor, weight: Tensor, bias: Tensor | None, k: int, logistic: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return classes, log probabilities and logits."""
     values = input.new_full((len(input), k), -torch.inf)
     ids = torch.full(values.shape, -1, device=input.device)
     normalizer = input.new_full((len(input),), -torch.inf)
@@ -62,7 +66,7 @@ def _topk_of_few(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, log
         values, ids = values[:, :k], torch.cat([ids, new_ids + begin], 1).gather(1, order)[:, :k]
         if not logistic:
             normalizer = torch.logaddexp(normalizer, logits.logsumexp(1))
-    return TopK(ids, F.logsigmoid(values) if logistic else values - normalizer[:, None])
+    return ids, F.logsigmoid(values) if logistic else values - normalizer[:, None], values
 
 
 def _best(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:

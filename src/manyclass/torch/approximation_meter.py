@@ -45,10 +45,11 @@ class ApproximationMeter:
                 stacklevel=2,
             )
 
-    def compare(self, exact_logits: Tensor, seen: Tensor) -> None:
-        """Note recall and missed mass of examples whose logits of all classes are known.
+    def compare(self, exact_logits: Tensor, seen: Tensor, age: tuple[float, int]) -> None:
+        """Note recall and missed mass of examples whose logits of all classes are known, and the age of the index.
 
-        exact_logits (examples, classes); seen (examples, width): the classes that were computed, -1 where absent.
+        exact_logits (examples, classes); seen (examples, width): the classes that were computed, -1 where absent;
+        age: mean and largest, in steps.
         """
         depth = min(DEPTH, exact_logits.shape[1])
         best = exact_logits.topk(depth, 1).indices
@@ -57,6 +58,7 @@ class ApproximationMeter:
         kept = (inside - exact_logits.logsumexp(1)).exp()
         self.readings[f"recall_at_{depth}"] = float(found.float().mean())
         self.readings["missed_mass"] = float((1 - kept).clamp(min=0).mean())
+        self.readings |= {"table_age_mean": age[0], "table_age_max": float(age[1])}
 
     def report(self) -> dict[str, float]:
         """Return the latest readings by name."""

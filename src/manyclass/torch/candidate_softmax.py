@@ -1,43 +1,70 @@
-"""The paper's output layer: exact logits for the classes that winner-take-all tables find, gradients for those only."""
+"""The output layer over many classes that computes few of them: candidates of an index, positives, a random tail.
+
+A training step reads as one line in `_losses`: prepare the input, refresh the index, choose classes (step_classes.py),
+their logits (row_products.py), the loss. Backward is in row_products.py, the move of the rows in row_step.py.
+
+Longer than our usual file because it is the whole public face of the head, most of it signatures and docstrings.
+"""
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Self, get_args
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyclass._topk import TopK
 from manyclass._validation import check_count, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
-from manyclass.torch import add_remove_classes as editing
-from manyclass.torch import all_classes as exact
+from manyclass.torch import add_remove_classes, all_classes, predictions
 from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter
 from manyclass.torch.class_sampler import ClassSampler
-from manyclass.torch.head import TopK
-from manyclass.torch.head_index import Tables
-from manyclass.torch.row_head import RowHead
-from manyclass.torch.row_products import array, gather_rows
-from manyclass.torch.step_classes import Chosen, logits_of, own_logits, sampled_outside, shared_logits
+from manyclass.torch.head import Output, Reduction, checked_output
+from manyclass.torch.head_index import HeadIndex
+from manyclass.torch.linear_conversion import FromLinear, linear_over
+from manyclass.torch.predictions import Normalizer, checked_normalizer
+from manyclass.torch.refresh_schedule import RefreshSchedule
+from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
+from manyclass.torch.row_products import ClassLayer
+from manyclass.torch.step_classes import (
+    TYPICAL_BATCH,
+    StepClasses,
+    own_classes,
+    ranks_per_example,
+    sampled_outside,
+    shared_classes,
+)
 
-Loss = Literal["softmax", "logistic"]
-Normalizer = Literal["candidates", "estimated", "exact"]
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
-SHARED_RANKS = 16  # ranks that a batch of a few hundred examples looks at
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
 
-class CandidateSoftmax(RowHead):
+class CandidateSoftmax(FromLinear, RowHead):
     """Output layer over many classes that computes few of them: use it in place of nn.Linear and CrossEntropyLoss.
 
-    candidates [K]: classes per example that get an exact logit. shared: all examples of a batch use the union of
-    their best candidates, cut to `shared_limit` by rank; one dense product, and it learns better (docs/training.md).
-    shared=False: every example its own, as in the paper. tail: random classes per batch that stand for all the rest
-    in the normaliser. Every positive always counts, once.
-    paper_exact: the literal rule of the paper: own candidates by votes of 1000 bands, no tail, round-robin refresh.
-    normalize: cosine logits. temperature: divides the logits. center: subtract a running mean from the inputs.
-    config: how classes are retrieved. refresh_steps, refresh_limit, touched_first: see Tables.
+    in_features, num_classes: sizes of the layer.
+    candidates: int = 300 [K]. Classes that are retrieved for each example. More: closer to full softmax, slower.
+    output: "softmax" (default), or "logistic": every class is a yes/no question.
+    shared: bool = True. All examples of a batch use the union of their best candidates: one dense product, and it
+        learns better (docs/training.md). False: every example its own, as in the paper.
+    shared_limit: int = 2048. Candidates in the shared set, the best of every example first. More for larger batches.
+    tail: int = 2048. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
+    normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
+    temperature: float = 1.0. Divides the logits.
+    subtract_mean: bool = False. Subtract a running mean from the inputs: for features with a large common part.
+    config: HashConfig, default chosen by size. How classes are retrieved.
+    refresh_steps: int = 1000. Steps in which every class is re-hashed once, in turn.
+    refresh_limit: int = 1000. Classes re-hashed per step, at most.
+    touched_first: bool = True. Beside the turn, re-hash the rows that the last step moved most.
+    meter_every: int = 100. Steps between two comparisons with all classes; 0: never. See `head.meter`.
+    names: class names, saved with a checkpoint.
+    seed: int = 0. Of the random tail.
+    bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+
+    Every positive always counts, once.
     """
 
     input_mean: Tensor | None
@@ -48,14 +75,13 @@ class CandidateSoftmax(RowHead):
         num_classes: int,
         *,
         candidates: int = 300,
-        loss: Loss = "softmax",
+        output: Output = "softmax",
         shared: bool = True,
         shared_limit: int = 2048,
         tail: int = 2048,
-        paper_exact: bool = False,
         normalize: bool = False,
         temperature: float = 1.0,
-        center: bool = False,
+        subtract_mean: bool = False,
         config: HashConfig | None = None,
         refresh_steps: int = 1000,
         refresh_limit: int = 1000,
@@ -63,22 +89,27 @@ class CandidateSoftmax(RowHead):
         meter_every: int = 100,
         names: Sequence[str] | None = None,
         seed: int = 0,
-        **settings: Any,
+        bias: bool = True,
+        row_update: RowUpdateMode = "gradient",
+        row_optimizer: MakeOptimizer | None = None,
+        accumulate: int = 1,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(in_features, num_classes, **settings)
-        if loss not in get_args(Loss):
-            raise ConfigError(f"loss={loss!r} is unknown; choose 'softmax' or 'logistic'")
+        super().__init__(
+            in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
+            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+        )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")
         if config is not None and not isinstance(config, HashConfig):
             raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
-        if paper_exact:
-            shared, tail, touched_first = False, 0, False
-            config = config or HashConfig.paper()
         if config is not None:
             config.check_features(in_features)
+        self.output = checked_output(output)
         self._candidates = check_count("candidates", candidates)
-        self.loss = loss
         self.shared = bool(shared)
         self.shared_limit = check_count("shared_limit", shared_limit)
         self.tail = check_count("tail", tail, low=0)
@@ -87,21 +118,15 @@ class CandidateSoftmax(RowHead):
         self.names = None if names is None else check_names("names", names, self.num_classes)
         self.sampler = ClassSampler(self.num_classes, seed=seed)
         self.meter = ApproximationMeter(meter_every)
-        self.tables = Tables(
-            config,
-            candidates=SHARED_RANKS if self.shared else self.candidates,
-            period=refresh_steps,
-            limit=refresh_limit,
-            touched_first=bool(touched_first),
-            unit_rows=self.normalize,
-        )
-        self.register_buffer("input_mean", torch.zeros(in_features) if center else None)
-        self._exact = False
-        self.register_load_state_dict_post_hook(_drop_tables)
+        schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
+        self.index = HeadIndex(config, schedule, candidates=self._ranks(TYPICAL_BATCH), unit_rows=self.normalize)
+        self.register_buffer("input_mean", torch.zeros(in_features) if subtract_mean else None)
+        self._nothing_approximated = False
+        self.register_load_state_dict_post_hook(_forget_index)
 
     @property
     def candidates(self) -> int:
-        """Classes per example that get an exact logit: what was asked for, or all."""
+        """Classes per example that are retrieved: what was asked for, or all."""
         return min(self._candidates, self.num_classes)
 
     @candidates.setter
@@ -111,48 +136,51 @@ class CandidateSoftmax(RowHead):
     @property
     def pipeline(self) -> str:
         """The stages of retrieval in words."""
-        return self.tables.config_for(self.num_classes, self.in_features).pipeline
+        return self.index.config_for(self.num_classes, self.in_features).pipeline
 
     @property
-    def draws(self) -> ClassSampler:
-        """Where random classes come from: in evaluation the same ones each time, and training goes on undisturbed."""
-        return self.sampler if self.training else ClassSampler(self.num_classes, seed=0)
+    def layer(self) -> ClassLayer:
+        """Weight, bias and settings that make the logits; rows move in backward where `row_update` is "fused"."""
+        return ClassLayer(self.weight, self.bias, self._update, self.normalize, self.temperature)
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
         """Within this context nothing is approximated: losses, topk and log_prob use all classes."""
-        before, self._exact = self._exact, True
+        before, self._nothing_approximated = self._nothing_approximated, True
         try:
             yield self
         finally:
-            self._exact = before
+            self._nothing_approximated = before
 
-    @classmethod
-    def from_linear(cls, linear: nn.Linear, **settings: Any) -> Self:
-        """Return a head over the layer's own weight and bias: shared with it, not copied."""
-        if not isinstance(linear, nn.Linear):
-            raise InputTypeError(f"linear is a {type(linear).__name__}; pass the nn.Linear to approximate")
-        head = cls(linear.in_features, linear.out_features, bias=linear.bias is not None, device="meta", **settings)
-        head._replace("weight", linear.weight)
-        head._replace("bias", linear.bias)
-        return head
+    def rebuild(self) -> None:
+        """Hash every row as it is now: after all weights were changed in place, or before the head is served."""
+        self.index.build(self.weight, self.bias)
+
+    def shortlist(self, x: Tensor, count: int) -> Tensor:
+        """Return ids of `count` candidates per example, likeliest first, from the index as it is.
+
+        x: (examples, in_features), as `prepared` returns inputs.
+        """
+        return self.index.shortlist(x, min(count, self.num_classes), self.weight, self.bias)
+
+    def prepared(self, input: Tensor) -> Tensor:
+        """Return what the rows are multiplied with: the input, less the mean and of length one where asked for."""
+        x = input.double() if self.weight.dtype == torch.float64 else input.float()
+        if self.input_mean is not None:
+            x = x - self.input_mean.to(x.dtype)
+        return F.normalize(x) if self.normalize else x
 
     @torch.no_grad()
     def to_linear(self) -> nn.Linear:
         """Return an nn.Linear with the same logits; it shares the weight unless temperature or mean change it."""
         if self.normalize:
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
-        linear = nn.Linear(self.in_features, self.num_classes, bias=self.bias is not None, device="meta")
-        linear.weight = self.rows.weight
-        if self.rows.bias is not None:
-            linear.bias = self.rows.bias
-        if self.input_mean is not None or self.temperature != 1:
-            bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
-            if self.input_mean is not None:
-                bias = bias - self.weight @ self.input_mean.to(self.weight.dtype)
-            linear.weight = nn.Parameter(self.weight / self.temperature)
-            linear.bias = nn.Parameter(bias / self.temperature)
-        return linear
+        if self.input_mean is None and self.temperature == 1:
+            return super().to_linear()
+        bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
+        if self.input_mean is not None:
+            bias = bias - self.weight @ self.input_mean.to(self.weight.dtype)
+        return linear_over(nn.Parameter(self.weight / self.temperature), nn.Parameter(bias / self.temperature))
 
     def add_classes(
         self,
@@ -163,12 +191,16 @@ class CandidateSoftmax(RowHead):
         names: Sequence[str] | None = None,
         optimizer: torch.optim.Optimizer | None = None,
     ) -> range:
-        """Add classes, `count` random ones or these rows, and return their ids; the optimizer's state grows along."""
-        return editing.add_classes(self, count, rows, bias, names, [optimizer] if optimizer else [])
+        """Add classes and return their ids.
+
+        count: so many random ones; or rows: these, (count, in_features). bias: (count,), zeros unless given.
+        names: one each where the head has names. optimizer: its state grows along.
+        """
+        return add_remove_classes.add_classes(self, count, rows, bias, names, [optimizer] if optimizer else [])
 
     def remove_classes(self, ids: Any, *, optimizer: torch.optim.Optimizer | None = None) -> Tensor:
         """Remove classes; the others move up. Returns, for every new id, the id it had before."""
-        return editing.remove_classes(self, ids, [optimizer] if optimizer else [])
+        return add_remove_classes.remove_classes(self, ids, [optimizer] if optimizer else [])
 
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -178,16 +210,17 @@ class CandidateSoftmax(RowHead):
     @torch.compiler.disable
     def topk(
         self, input: Tensor, k: int = 10, *, candidates: int | None = None, normalizer: Normalizer = "candidates"
-    ) -> TopK:
+    ) -> TopK[Tensor]:
         """Return the k best of `candidates` retrieved classes.
 
-        log_probs are normalised over the candidates (paper); "estimated": over them and a random sample of the rest;
-        "exact": over all classes, at the cost of all their logits.
+        candidates: int, default that of the head. More: closer to the exact answer, slower.
+        normalizer: of the log_probs. "candidates" (default): over them, as in the paper; "estimated": over them and a
+            random sample of the rest; "exact": over all classes, at the cost of all their logits.
         """
         wanted = self.candidates if candidates is None else min(check_count("candidates", candidates), self.num_classes)
-        if check_count("k", k) > wanted and not self._exact:
+        if check_count("k", k) > wanted and not self._nothing_approximated:
             raise InputError(f"k={k} is more than candidates={wanted}; raise candidates")
-        return super().topk(input, k, candidates=wanted, normalizer=_checked(normalizer))
+        return super().topk(input, k, candidates=wanted, normalizer=checked_normalizer(normalizer))
 
     @torch.compiler.disable
     def log_prob(
@@ -195,37 +228,32 @@ class CandidateSoftmax(RowHead):
     ) -> Tensor:
         """Return log probabilities of all classes, -inf (the paper's zero) for those not retrieved; or of given ones.
 
-        Given classes count as candidates of their example.
+        Given classes count as candidates of their example. normalizer: as for `topk`.
         """
-        return super().log_prob(input, classes, normalizer=_checked(normalizer))
-
-    def shortlist(self, x: Tensor, count: int) -> Tensor:
-        """Return ids of `count` candidates per example, likeliest first, from the tables as they are."""
-        index, wanted = self.tables.over(self.weight, self.bias), min(count, self.num_classes)
-        return torch.from_numpy(index.shortlist(array(x.float()), wanted, threads=torch.get_num_threads()))
+        return super().log_prob(input, classes, normalizer=checked_normalizer(normalizer))
 
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
-        return {"names": self.names, "meter_steps": self.meter.steps, "tables": self.tables.settings()}
+        return {"names": self.names, "meter_steps": self.meter.steps, "tables": self.index.settings()}
 
-    def extra_tensors(self, tables: bool = True) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps beside the parameters: the state of the random tail, and the tables."""
-        kept = self.tables.tensors() if tables else {}
+    def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
+        """Return what a checkpoint keeps beside the parameters: the state of the random tail, and the index."""
+        kept = self.index.tensors() if index else {}
         return {"generator": self.sampler.generator.get_state()} | {f"tables.{name}": kept[name] for name in kept}
 
     def check_restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Raise a FileError if `restore` could not take this over; change nothing."""
         kept = {name: part for name, part in tensors.items() if name.startswith("tables.")}
-        self.tables.check_saved(settings["tables"], kept, self.weight)
+        self.index.check_saved(settings["tables"], kept, self.weight)
 
     def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Take over what `extra_tensors` and `extra_settings` gave; nothing changes if anything does not fit."""
         names = settings["names"]
         names = None if names is None else check_names("names", names, self.num_classes)
         kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
-        tables = self.tables.restored(settings["tables"], kept, self.weight)
+        index = self.index.restored(settings["tables"], kept, self.weight)
         self.sampler.generator.set_state(tensors["generator"])
-        self.names, self.tables, self.meter.steps = names, tables, int(settings["meter_steps"])
+        self.names, self.index, self.meter.steps = names, index, int(settings["meter_steps"])
 
     def reset_parameters(self) -> None:
         """Draw weight and bias as nn.Linear does; the running mean starts again."""
@@ -233,137 +261,89 @@ class CandidateSoftmax(RowHead):
         if self.input_mean is not None:
             self.input_mean.zero_()
 
-    def _weights_replaced(self) -> None:
-        super()._weights_replaced()
-        self.tables.drop()
-
-    def _prepared(self, input: Tensor) -> Tensor:
-        """Return what the rows are multiplied with."""
-        wide = self.weight.dtype == torch.float64
-        x = input.double() if wide else input.float()
-        if self.input_mean is not None:
-            x = x - self.input_mean.to(x.dtype)
-        return F.normalize(x) if self.normalize else x
-
-    def _all_classes(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return inputs, weight and bias whose plain product gives the logits of all classes."""
-        weight, bias, update = self.weight, self.bias, self._update
-        if update is not None:
-            everything = torch.arange(self.num_classes)
-            weight = gather_rows(weight, everything, update)
-            bias = None if bias is None else gather_rows(bias, everything, update)
-        weight = F.normalize(weight.to(x.dtype)) if self.normalize else weight.to(x.dtype)
-        return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, candidates={self.candidates}, {self.pipeline}"
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if self.training and self.input_mean is not None:
             self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
-        x = self._prepared(input)
-        logistic = self.loss == "logistic"
-        if self._exact:
-            return exact.losses(*self._all_classes(x), positives, logistic=logistic)
+        x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
+        if self._nothing_approximated:
+            return all_classes.losses(*layer.plain(x), positives, logistic=logistic)
         learning = self.training and torch.is_grad_enabled()
         if learning:
-            self.tables.refresh(self.weight, self.bias)
-        if self.shared:
-            chosen = shared_logits(self, x, positives)
-        else:
-            chosen = own_logits(self, x, positives, self.shortlist(x, self.candidates))
+            self.index.refresh(self.weight, self.bias)
+        classes = self._step_classes(x, positives)
+        logits = layer.shared_logits(x, classes.ids) if self.shared else layer.own_logits(x, classes.ids)
         if learning:
-            self._note(x.detach(), chosen, positives)
-        of_positives = chosen.positives.masked_fill(positives < 0, 0).sum(1)
+            self._note_step(x.detach(), classes, logits.detach(), positives)
+        log_weights = classes.log_weights.to(x.dtype)
+        of_positives = logits.gather(1, classes.places_of(positives)).masked_fill(positives < 0, 0).sum(1)
         if logistic:
-            return (F.softplus(chosen.values) * chosen.log_weights.exp()).sum(1) - of_positives
-        return (chosen.values + chosen.log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
+            return (F.softplus(logits) * log_weights.exp()).sum(1) - of_positives
+        return (logits + log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
+
+    def _step_classes(self, x: Tensor, positives: Tensor) -> StepClasses:
+        """Return the classes that this step computes."""
+        found = self._by_rank(x.detach(), self._ranks(len(x)))
+        sampler = self._random_classes()
+        if not self.shared:
+            return own_classes(found, positives, tail=self.tail, sampler=sampler)
+        return shared_classes(
+            found, positives, limit=self.shared_limit, tail=self.tail, num_classes=self.num_classes,
+            generator=sampler.generator,
+        )  # fmt: skip
+
+    def _ranks(self, examples: int) -> int:
+        """Return how many candidates of each example a batch of this size asks for."""
+        return ranks_per_example(examples, self.candidates, self.shared_limit) if self.shared else self.candidates
+
+    def _by_rank(self, x: Tensor, ranks: int) -> Tensor:
+        """Return candidates, likeliest first."""
+        found = self.shortlist(x, ranks)
+        if self.shared and found.shape[1] > ranks and self.shared_limit < self.num_classes:
+            # An index of few classes gives all of them, in no order.
+            with torch.no_grad():
+                logits = F.linear(*self.layer.plain(x))
+            return logits.sort(dim=1, descending=True, stable=True).indices[:, :ranks]
+        return found
+
+    def _random_classes(self) -> ClassSampler:
+        """Return where random classes come from: in evaluation always the same ones, and training does not notice."""
+        return self.sampler if self.training else ClassSampler(self.num_classes, seed=0)
 
     @torch.no_grad()
-    def _note(self, x: Tensor, chosen: Chosen, positives: Tensor) -> None:
-        """Tell tables and meter what this step is about to change."""
-        distinct, pull = _pull_of(chosen, positives, self.shared)
-        first = pull.topk(min(len(pull), self.tables.limit)).indices
-        self.tables.touched = array(distinct[first])
+    def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
+        """Tell index and meter what this step is about to change."""
+        distinct, pull = classes.pulled(logits, positives)
+        self.index.note_touched(distinct, pull)
         if self.meter.due():
-            few = slice(0, EXAMPLES)
-            logits = F.linear(*self._all_classes(x[few]))
-            self.meter.compare(logits, chosen.classes[few].masked_fill(chosen.log_weights[few] != 0, -1))
-            mean, largest = self.tables.age()
-            self.meter.readings |= {"table_age_mean": mean, "table_age_max": float(largest)}
+            few = min(EXAMPLES, len(x))
+            self.meter.compare(F.linear(*self.layer.plain(x[:few])), classes.without_tail(few), self.index.age())
         self.meter.count(len(distinct), self.num_classes)
 
-    def _topk(self, input: Tensor, k: int, candidates: int = 0, normalizer: Normalizer = "candidates") -> TopK:
-        x = self._prepared(input)
-        logistic = self.loss == "logistic"
-        if self._exact:
-            return exact.topk(*self._all_classes(x), k, logistic=logistic)
-        classes = self._ascending(self.shortlist(x, candidates))
-        values, order = logits_of(self, x, classes).sort(dim=1, descending=True, stable=True)  # of equals the lowest id
-        best = values[:, :k]
-        classes = classes.gather(1, order)
-        shift = F.logsigmoid(best) if logistic else best - self._log_normalizer(x, classes, values, normalizer)
-        return TopK(classes[:, :k], shift)
+    def _topk(self, input: Tensor, k: int, candidates: int = 0, normalizer: Normalizer = "candidates") -> TopK[Tensor]:
+        x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
+        if self._nothing_approximated:
+            return all_classes.topk(*layer.plain(x), k, logistic=logistic)
+        return predictions.topk(layer, x, self.shortlist(x, candidates), k, logistic, normalizer, self._draw_outside)
 
     def _log_prob(self, input: Tensor, classes: Tensor | None, normalizer: Normalizer = "candidates") -> Tensor:
-        x = self._prepared(input)
-        logistic = self.loss == "logistic"
-        if self._exact:
-            return exact.log_prob(*self._all_classes(x), classes, logistic=logistic)
+        x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
+        if self._nothing_approximated:
+            return all_classes.log_prob(*layer.plain(x), classes, logistic=logistic)
         found = self.shortlist(x, self.candidates)
-        if classes is not None:
-            found = found.masked_fill((found[:, :, None] == classes[:, None, :]).any(2), -1)
-            repeated = torch.ones(classes.shape[1], classes.shape[1], dtype=torch.bool).tril(-1)
-            again = ((classes[:, :, None] == classes[:, None, :]) & repeated).any(2)
-            found = torch.cat([classes.masked_fill(again, -1), found], 1)
-        values = logits_of(self, x, found)
-        normalized = F.logsigmoid(values) if logistic else values - self._log_normalizer(x, found, values, normalizer)
-        if classes is not None:
-            if again.any():  # a class that is asked for twice counts once, and is answered twice
-                first = (classes[:, :, None] == classes[:, None, :]).int().argmax(2)
-                return normalized.gather(1, first)
-            return normalized[:, : classes.shape[1]]
-        everything = x.new_full((len(x), self.num_classes + 1), -torch.inf)
-        return everything.scatter_(1, found.where(found >= 0, self.num_classes), normalized)[:, :-1]
+        return predictions.log_prob(layer, x, found, classes, logistic, normalizer, self._draw_outside)
 
-    def _log_normalizer(self, x: Tensor, classes: Tensor, values: Tensor, how: Normalizer) -> Tensor:
-        if how == "exact":
-            return exact.log_normalizer(*self._all_classes(x))[:, None]
-        if how == "estimated":
-            tail, log_weights = sampled_outside(self, classes, self.tail or ESTIMATE_SAMPLES)
-            values = torch.cat([values, logits_of(self, x, tail) + log_weights.to(x.dtype)], 1)
-        total = values.logsumexp(1, keepdim=True)
-        return total.masked_fill(total.isneginf(), 0)  # nothing found: -inf for every class, not NaN
+    def _draw_outside(self, classes: Tensor) -> tuple[Tensor, Tensor]:
+        return sampled_outside(classes, self.tail or ESTIMATE_SAMPLES, self._random_classes())
 
-    @staticmethod
-    def _ascending(classes: Tensor) -> Tensor:
-        """Return ids in order, absent ones (-1) last."""
-        last = torch.iinfo(classes.dtype).max
-        ordered = classes.masked_fill(classes < 0, last).sort(1).values
-        return ordered.masked_fill(ordered == last, -1)
-
-    def extra_repr(self) -> str:
-        return f"{super().extra_repr()}, candidates={self.candidates}, {self.pipeline}"
+    def _weights_replaced(self) -> None:
+        super()._weights_replaced()
+        self.index.forget()
 
 
-def _pull_of(chosen: Chosen, positives: Tensor, shared: bool) -> tuple[Tensor, Tensor]:
-    """Return the distinct classes of a step and how far it pulls each: its probabilities, and 1 per positive."""
-    share = (chosen.values + chosen.log_weights).softmax(1)
-    if shared:
-        distinct, pull = chosen.classes[0], share.sum(0)
-    else:
-        distinct, places = torch.unique(chosen.classes, return_inverse=True)
-        pull = share.new_zeros(len(distinct)).index_add_(0, places.reshape(-1), share.reshape(-1))
-        if len(distinct) and distinct[0] < 0:
-            distinct, pull = distinct[1:], pull[1:]
-    of_positives = torch.searchsorted(distinct, positives[positives >= 0])
-    return distinct, pull.index_add(0, of_positives, torch.ones(len(of_positives), dtype=pull.dtype))
-
-
-def _checked(normalizer: Normalizer) -> Normalizer:
-    if normalizer not in get_args(Normalizer):
-        raise ConfigError(f"normalizer={normalizer!r} is unknown; choose {', '.join(get_args(Normalizer))}")
-    return normalizer
-
-
-def _drop_tables(head: nn.Module, _: Any) -> None:
-    """Loaded rows are in the old place: the tables over them do not notice by themselves."""
+def _forget_index(head: nn.Module, _: Any) -> None:
+    """Loaded rows are in the old place: the index over them does not notice by itself."""
     assert isinstance(head, CandidateSoftmax)
-    head.tables.drop()
+    head.index.forget()

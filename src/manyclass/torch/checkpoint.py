@@ -23,7 +23,7 @@ __all__ = ["CheckpointInfo", "HeadState", "checkpoint_info", "load_checkpoint", 
 
 KIND = "manyclass checkpoint"
 SMALL = 1 << 16
-TABLES = "tables."  # how heads begin the names of those of their tensors that can be rebuilt from the weights
+INDEX = "tables."  # how a file begins the names of tensors that can be rebuilt from the weights
 OURS = ("optimizer/", "row_optimizer/", "head/", "rng/")
 
 
@@ -33,18 +33,18 @@ class CheckpointInfo:
 
     step: int
     extra: dict[str, Any]
-    tables: bool  # whether the heads' index state was saved; without it they rebuild it from the weights
+    index: bool  # whether the heads' index was saved; without it they rebuild it from the weights
 
 
 @runtime_checkable
 class HeadState(Protocol):
-    """What a head remembers beyond its state dict: settings, cursor, generators, class names and, if wanted, tables.
+    """What a head remembers beyond its state dict: settings, cursor, generators, class names and, if wanted, the index.
 
     Names of tensors that can be rebuilt from the weights start with "tables.". It may also have
     `check_restore(tensors, settings)`, which raises if `restore` would, and changes nothing.
     """
 
-    def extra_tensors(self, tables: bool = True) -> dict[str, Tensor]: ...
+    def extra_tensors(self, index: bool = True) -> dict[str, Tensor]: ...
 
     def extra_settings(self) -> dict[str, Any]: ...
 
@@ -57,13 +57,16 @@ def save_checkpoint(
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
     step: int = 0,
-    tables: bool = True,
+    index: bool = True,
     extra: dict[str, Any] | None = None,
 ) -> None:
     """Replace the file at `path`, all or nothing: killed at any moment, it leaves the old file or the new one.
 
-    tables=False leaves out the heads' index state: a smaller file, and a run resumed from it starts with fresh tables
-    instead of the ones it had. extra: whatever else must come back, as plain JSON values (no NaN, no tuples).
+    path, model: where to, and what; its heads are found. optimizer: to go on training with.
+    step: how far training has come.
+    index: False leaves out the heads' index: a smaller file, and a run resumed from it starts with a fresh index
+        instead of the one it had.
+    extra: whatever else must come back, as plain JSON values (no NaN, no tuples).
     """
     state = _model_state(model)
     first: dict[tuple[Any, ...], str] = {}
@@ -72,7 +75,7 @@ def save_checkpoint(
     tensors = {name: tensor for name, tensor in state.items() if name not in aliases}
     settings: dict[str, Any] = {
         "step": check_count("step", step, low=0),
-        "tables": bool(tables),
+        "tables": bool(index),
         "extra": {} if extra is None else extra,
         "aliases": aliases,
         "heads": {},
@@ -80,7 +83,7 @@ def save_checkpoint(
     }
     for name, head in _heads(model).items():
         settings["heads"][name] = head.extra_settings()
-        tensors |= {f"head/{name}/{key}": tensor for key, tensor in head.extra_tensors(tables=tables).items()}
+        tensors |= {f"head/{name}/{key}": tensor for key, tensor in head.extra_tensors(index=index).items()}
     for label, moving in _optimizers(model, optimizer).items():
         settings["optimizers"][label], state = pack_optimizer(label, moving, model)
         tensors |= state
@@ -92,13 +95,13 @@ def load_checkpoint(
     path: str | os.PathLike[str],
     model: nn.Module,
     optimizer: torch.optim.Optimizer | None = None,
-    tables: bool = True,
+    index: bool = True,
 ) -> CheckpointInfo:
     """Bring back what `save_checkpoint` saved, into a model and an optimizer made in the same way.
 
     With an optimizer (also one that a head has of its own) training goes on, and torch's random state is restored too,
-    that of the CPU. Without one, only the model is loaded. tables=False: saved tables are left aside, and the heads
-    build them from the weights, perhaps with another config.
+    that of the CPU. Without one, only the model is loaded. index=False: a saved index is left aside, and the heads
+    build it from the weights, perhaps with another config.
     A damaged file, or one of another model or optimizer, raises a FileError (CorruptFileError, FileVersionError) before
     anything changes.
     """
@@ -112,7 +115,7 @@ def load_checkpoint(
         raise FileError(
             f"{where} has heads {sorted(settings['heads'])}, the model {sorted(heads)}; build the same model"
         )
-    head_tensors = {name: _under(f"head/{name}/", tensors, tables) for name in heads}
+    head_tensors = {name: _under(f"head/{name}/", tensors, index) for name in heads}
     for name, head in heads.items():
         if check := getattr(head, "check_restore", None):
             check(head_tensors[name], settings["heads"][name])
@@ -197,11 +200,11 @@ def _check_random_state(where: str, state: Tensor) -> None:
         ) from None
 
 
-def _under(prefix: str, tensors: Tensors, tables: bool) -> Tensors:
+def _under(prefix: str, tensors: Tensors, index: bool) -> Tensors:
     """Return the tensors of one head; small ones as copies, because torch crashes on a random state in a map."""
     found = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
     return {
         name: tensor.clone() if tensor.nbytes <= SMALL else tensor
         for name, tensor in found.items()
-        if tables or not name.startswith(TABLES)
+        if index or not name.startswith(INDEX)
     }

@@ -1,22 +1,17 @@
-"""What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any experiment takes any head."""
+"""What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any training loop takes any head."""
 
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
+from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError, InputTypeError
 
 Reduction = Literal["mean", "sum", "none"]
+Output = Literal["softmax", "logistic"]
 ID_TYPES = (torch.int64, torch.int32, torch.int16, torch.uint8)
-
-
-class TopK(NamedTuple):
-    """The best classes of each input, best first; -1 (log_prob -inf) where fewer were found."""
-
-    classes: Tensor  # (..., k) int64
-    log_probs: Tensor  # (..., k)
 
 
 class OutputHead(nn.Module):
@@ -60,7 +55,7 @@ class OutputHead(nn.Module):
         return losses.reshape(input.shape[:-1])
 
     @torch.no_grad()
-    def topk(self, input: Tensor, k: int = 10, **options: Any) -> TopK:
+    def topk(self, input: Tensor, k: int = 10, **options: Any) -> TopK[Tensor]:
         """Return the k best classes of each input with their log probabilities."""
         k = check_count("k", k)
         if k > self.num_classes:
@@ -68,7 +63,11 @@ class OutputHead(nn.Module):
         with torch.autocast("cpu", enabled=False):
             best = self._topk(self._flat(input), k, **options)
         shape = (*input.shape[:-1], k)
-        return TopK(best.classes.reshape(shape), best.log_probs.reshape(shape))
+        return TopK(
+            classes=best.classes.reshape(shape),
+            log_probs=best.log_probs.reshape(shape),
+            logits=None if best.logits is None else best.logits.reshape(shape),
+        )
 
     @torch.no_grad()
     def predict(self, input: Tensor) -> Tensor:
@@ -103,7 +102,7 @@ class OutputHead(nn.Module):
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def _topk(self, input: Tensor, k: int) -> TopK:
+    def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         raise NotImplementedError
 
     def _log_prob(self, input: Tensor, classes: Tensor | None) -> Tensor:
@@ -120,6 +119,7 @@ class OutputHead(nn.Module):
         if input.dim() < 1 or input.shape[-1] != self.in_features:
             raise InputError(f"input has shape {tuple(input.shape)}; expected (..., {self.in_features})")
         self._check_device("input", input)
+        self._check_weights()
         flat = input.reshape(-1, self.in_features)
         flat = flat if flat.dtype == torch.float64 else flat.float()
         finite = flat.detach().float().square().sum(1).isfinite()
@@ -155,6 +155,20 @@ class OutputHead(nn.Module):
             raise InputError(f"{name} holds {int(ids[wrong][0])}; class ids are from 0 to {self.num_classes - 1}")
         return ids
 
+    def _check_weights(self) -> None:
+        device = next(self.parameters()).device
+        if device.type != "cpu":
+            way_out = "to_empty(device='cpu') and load or reset_parameters()" if device.type == "meta" else "cpu()"
+            raise InputError(f"the head's weight is on {device}; this head computes on the CPU: {way_out}")
+
     def _check_device(self, name: str, tensor: Tensor) -> None:
         if tensor.device.type != "cpu":
             raise InputError(f"{name} is on {tensor.device}; this head computes on the CPU: pass {name}.cpu()")
+
+
+def checked_output(output: Any) -> Output:
+    """Return the kind of output, "softmax" or "logistic", after a check."""
+    if output not in get_args(Output):
+        raise ConfigError(f"output={output!r} is unknown; choose 'softmax' or 'logistic'")
+    checked: Output = output
+    return checked

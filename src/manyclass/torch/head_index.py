@@ -1,4 +1,4 @@
-"""The hash tables of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
+"""The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
 
 from typing import Any, Self
 
@@ -12,6 +12,7 @@ from manyclass._validation import Ids, check_count
 from manyclass.config import FLAT_SCAN_CLASSES, HashConfig
 from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
+from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_products import array
 
 LOOKED_AT = 2400  # classes per example whose sketch is compared, where tables find them
@@ -28,84 +29,60 @@ def training_config(classes: int, features: int, candidates: int) -> HashConfig:
     return HashConfig.for_problem(classes, features)
 
 
-class Tables:
-    """An index over a head's rows that lags a little behind them.
+class HeadIndex:
+    """An index over a head's rows that lags a little behind them: `schedule` says which entries are renewed when.
 
-    Every training step re-hashes at most `limit` classes: first a slice of all classes in turn, so that each is
-    visited once in `period` steps (the paper's round-robin), then, with `touched_first`, rows that the last step
-    changed, most moved first. These have at least half of the limit, if there are that many: where 2·classes/limit is
-    more than `period`, a round takes that many steps.
+    config: how classes are retrieved; None: what suits the sizes. candidates: how many a search will ask for, about.
+    unit_rows: cosine logits: the index sees rows of length one, in an array of its own.
     """
 
     def __init__(
-        self,
-        config: HashConfig | None,
-        *,
-        candidates: int,
-        period: int,
-        limit: int,
-        touched_first: bool,
-        unit_rows: bool,
+        self, config: HashConfig | None, schedule: RefreshSchedule, *, candidates: int, unit_rows: bool
     ) -> None:
         self.config = config
-        self.candidates = candidates  # how many a search will ask for, about
-        self.period = check_count("refresh_steps", period)
-        self.limit = check_count("refresh_limit", limit)
-        self.touched_first = touched_first
-        self.unit_rows = unit_rows  # cosine logits: the index sees rows of length one, in an array of its own
-        self.index: ClassIndex | None = None
-        self.source: npt.NDArray[Any] | None = None  # the weight that the tables were built from
-        self.cursor = 0  # next class of the round
-        self.step = 0
-        self.hashed_at: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # step at which each class was last hashed
-        self.touched: Ids = np.empty(0, np.int64)  # classes the last step changed, most urgent first
+        self.schedule = schedule
+        self.candidates = candidates
+        self.unit_rows = unit_rows
+        self.built: ClassIndex | None = None
+        self.source: npt.NDArray[Any] | None = None  # the weight that the index was built from
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.unbuilt()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "index": None, "source": None, "hashed_at": np.zeros(0, np.int32)}
+        return {**self.__dict__, "built": None, "source": None}
 
     def unbuilt(self) -> Self:
-        """Return tables of the same settings that are yet to be built."""
-        return type(self)(
-            self.config,
-            candidates=self.candidates,
-            period=self.period,
-            limit=self.limit,
-            touched_first=self.touched_first,
-            unit_rows=self.unit_rows,
-        )
+        """Return an index of the same settings that is yet to be built."""
+        return type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
 
     def config_for(self, classes: int, features: int) -> HashConfig:
         """Return the config that was given, or one that suits these sizes."""
         return self.config or training_config(classes, features, self.candidates)
 
-    def drop(self) -> None:
-        """Forget the tables: the weights were replaced; the next use builds them anew."""
-        self.index = self.source = None
+    def forget(self) -> None:
+        """Forget what was built: the weights were replaced; the next use builds it anew."""
+        self.built = self.source = None
 
     def over(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
         """Return the index over these rows, building it if there is none or the rows live elsewhere now."""
-        if self.index is None or self.source is None or not _same(self.source, _view(weight)):
+        if self.built is None or self.source is None or not _same(self.source, _view(weight)):
             self.build(weight, bias)
-        assert self.index is not None
-        return self.index
+        assert self.built is not None
+        return self.built
 
     def build(self, weight: Tensor, bias: Tensor | None) -> None:
         """Hash every row as it is now."""
         rows = self._hashed(weight)
         config = self.config_for(*rows.shape)
-        self.index = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        self.built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
         self.source = _view(weight)
-        self.hashed_at = np.full(len(rows), self.step, np.int32)
-        self.touched = np.empty(0, np.int64)
+        self.schedule.all_hashed(len(rows))
 
     def refresh(self, weight: Tensor, bias: Tensor | None) -> int:
         """Re-hash this step's share and return its size. Call once per training step, before the search."""
         index = self.over(weight, bias)
-        self.step += 1
-        ids = self._due(index.classes)
+        ids = self.schedule.next_step(index.classes)
         if len(ids):
             self.rehash(ids, weight, bias)
         return len(ids)
@@ -116,60 +93,63 @@ class Tables:
         values = None if bias is None else _floats(bias.detach()[torch.from_numpy(ids)])
         rows = self._hashed(weight[torch.from_numpy(ids)]) if self._copies(weight) else None
         index.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
-        self.hashed_at[ids] = self.step
+        self.schedule.hashed(ids)
 
-    def _due(self, classes: int) -> Ids:
-        """Return this step's classes, distinct."""
-        limit = min(self.limit, classes)
-        turn = min(limit, -(-classes // self.period))
-        turn = min(turn, -(-self.limit // 2)) if self.touched_first else turn
-        touched = self.touched[: limit - turn] if self.touched_first else self.touched[:0]
-        slice_ids = (self.cursor + np.arange(turn)) % classes
-        self.cursor = int((self.cursor + turn) % classes)
-        self.touched = np.empty(0, np.int64)
-        return np.unique(np.concatenate([slice_ids, touched]))
+    def shortlist(self, x: Tensor, count: int, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """Return ids of `count` candidates per example, likeliest first, from the index as it is."""
+        index = self.over(weight, bias)
+        return torch.from_numpy(index.shortlist(array(x.float()), count, threads=torch.get_num_threads()))
+
+    def note_touched(self, classes: Tensor, pull: Tensor) -> None:
+        """Remember which classes this step changes, and how far it pulls each."""
+        self.schedule.touched = array(classes[pull.topk(min(len(pull), self.schedule.limit)).indices])
+
+    def age(self) -> tuple[float, int]:
+        """Return mean and largest age of the entries, in steps."""
+        return self.schedule.age()
 
     def settings(self) -> dict[str, Any]:
         """Return where the refresh stands, as plain numbers; `tensors` has the rest."""
-        meta = None if self.index is None else index_settings(self.index)
-        return {"cursor": self.cursor, "step": self.step, "index": meta}
+        meta = None if self.built is None else index_settings(self.built)
+        return {"cursor": self.schedule.cursor, "step": self.schedule.step, "index": meta}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tables themselves, and the ages of their entries."""
-        if self.index is None:
+        """Return the index itself, and the ages of its entries."""
+        if self.built is None:
             return {}
-        arrays = index_arrays(self.index)
-        if self.source is not None and not _same(self.source, self.index.rows):
-            arrays["rows"] = self.index.rows
-        arrays |= {"hashed_at": self.hashed_at, "touched": self.touched}
+        arrays = index_arrays(self.built)
+        if self.source is not None and not _same(self.source, self.built.rows):
+            arrays["rows"] = self.built.rows
+        arrays |= {"hashed_at": self.schedule.hashed_at, "touched": self.schedule.touched}
         return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
 
     def check_saved(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> None:
-        """Raise a FileError if the saved tables are over other rows, or hashed in another way; change nothing."""
+        """Raise a FileError if the saved index is over other rows, or hashed in another way; change nothing."""
         if not tensors:
             return
         saved = settings["index"]
         config = self.config_for(*weight.shape)
         if (saved["classes"], saved["features"]) != tuple(weight.shape) or HashConfig(**saved["config"]) != config:
-            way_out = "make the head with the same config, or load with tables=False"
-            raise FileError(f"the saved tables are hashed in another way than the head's; {way_out}")
+            way_out = "make the head with the same config, or load with index=False"
+            raise FileError(f"the saved index is hashed in another way than the head's; {way_out}")
 
     def restored(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> Self:
-        """Return tables as they were saved; without tensors, tables yet to be built. Raises where things do not fit."""
+        """Return the index as it was saved; without tensors, one yet to be built. Raises where things do not fit."""
         new = self.unbuilt()
-        new.cursor = check_count("cursor", settings["cursor"], low=0)
-        new.step = check_count("step", settings["step"], low=0)
+        new.schedule.cursor = check_count("cursor", settings["cursor"], low=0)
+        new.schedule.step = check_count("step", settings["step"], low=0)
         if not tensors:
             return new
         arrays: dict[str, npt.NDArray[Any]] = {name: tensor.numpy() for name, tensor in tensors.items()}
-        new.hashed_at, new.touched = arrays.pop("hashed_at").copy(), arrays.pop("touched").copy()
+        new.schedule.hashed_at = arrays.pop("hashed_at").copy()
+        new.schedule.touched = arrays.pop("touched").copy()
         rows = arrays.pop("rows").copy() if self._copies(weight) else array(weight)
-        if new.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
-            raise InputError(f"saved tables are for {rows.shape} rows; the head has {tuple(weight.shape)}")
+        if new.schedule.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
+            raise InputError(f"the saved index is for {rows.shape} rows; the head has {tuple(weight.shape)}")
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
         arrays["rows"] = rows
         new.source = _view(weight)
-        new.index = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
+        new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
         return new
 
     def _copies(self, weight: Tensor) -> bool:
@@ -180,11 +160,6 @@ class Tables:
         """Return rows as the index sees them."""
         values: npt.NDArray[Any] = array(rows.float() if rows.dtype == torch.bfloat16 else rows)
         return unit(values) if self.unit_rows else values
-
-    def age(self) -> tuple[float, int]:
-        """Return mean and largest age of the table entries, in steps."""
-        ages = self.step - self.hashed_at
-        return (float(ages.mean()), int(ages.max())) if len(ages) else (0.0, 0)
 
 
 def _view(weight: Tensor) -> npt.NDArray[Any]:

@@ -12,25 +12,48 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._backend import tree_class
+from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import InputError, InputTypeError
-from manyclass.torch.head import TopK
-from manyclass.torch.row_head import RowHead
+from manyclass.torch.head import Reduction
+from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import array, pair_logits
 
 
 class HierarchicalSoftmax(RowHead):
     """A head whose rows belong to the num_classes - 1 inner nodes of a tree, the root's first.
 
-    counts: how often each class occurs, whole numbers (num_classes,), zeros allowed; frequent classes get short
-    paths. Without them the tree is balanced. `topk` is exact: a best-first search, quick where the network is sure of
+    in_features, num_classes: sizes of the layer.
+    counts: how often each class occurs, whole numbers (num_classes,), zeros allowed: frequent classes get short paths.
+        Without them the tree is balanced.
+    bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+
+    `topk` is exact: a best-first search, quick where the network is sure of
     its answers; with all classes about equal it has to look at every node. The state dict holds the counts, as they
     say which tree the rows belong to.
     """
 
-    def __init__(self, in_features: int, num_classes: int, counts: Tensor | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        counts: Tensor | None = None,
+        *,
+        bias: bool = True,
+        row_update: RowUpdateMode = "gradient",
+        row_optimizer: MakeOptimizer | None = None,
+        accumulate: int = 1,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
         num_rows = max(1, check_count("num_classes", num_classes) - 1)  # one class: a row that nothing reads
-        super().__init__(in_features, num_classes, num_rows=num_rows, **settings)
+        super().__init__(
+            in_features, num_classes, num_rows=num_rows, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
+            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+        )  # fmt: skip
         self._counts = torch.ones(self.num_classes, dtype=torch.int64) if counts is None else self._checked(counts)
         self._tree: Any = None
 
@@ -61,10 +84,11 @@ class HierarchicalSoftmax(RowHead):
         logits = pair_logits(input, places, self.weight, self.bias, self._update).masked_fill(absent, 0)
         return F.logsigmoid(answers * logits).masked_fill(absent, 0).view(shape)
 
-    def _topk(self, input: Tensor, k: int) -> TopK:
+    def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         classes, log_probs = np.empty((len(input), k), np.int64), np.empty((len(input), k), np.float32)
         self.tree.topk(*self._floats(), array(input.float()), classes, log_probs, torch.get_num_threads())
-        return TopK(torch.from_numpy(classes), torch.from_numpy(log_probs).to(self.weight.dtype))
+        found = torch.from_numpy(log_probs).to(self.weight.dtype)
+        return TopK(classes=torch.from_numpy(classes), log_probs=found)
 
     def _log_prob(self, input: Tensor, classes: Tensor | None) -> Tensor:
         if classes is not None:

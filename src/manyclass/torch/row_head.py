@@ -8,8 +8,9 @@ from torch import Tensor, nn
 
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError
-from manyclass.torch.head import OutputHead
-from manyclass.torch.row_products import RowUpdate, gather_rows, sparse_rows
+from manyclass.torch.fused_update import FusedUpdate
+from manyclass.torch.head import OutputHead, Reduction
+from manyclass.torch.row_products import RowUpdate, gather_rows
 
 RowUpdateMode = Literal["gradient", "fused"]
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
@@ -34,44 +35,20 @@ class ClassRows(nn.Embedding):
             nn.init.uniform_(self.bias, -bound, bound)
 
 
-class FusedUpdate:
-    """Hands row gradients to an optimizer inside backward; with every > 1, the sum of that many backward passes."""
-
-    def __init__(self, optimizer: Any, every: int) -> None:
-        self.optimizer = optimizer
-        self.every = every
-        self.waiting: dict[Tensor, list[Tensor]] = {}  # by parameter: sparse gradients of earlier passes
-
-    def begin_step(self, parameter: Tensor) -> Any:
-        """Return rule and states for native code that moves the rows itself; None while gradients are collected."""
-        return self.optimizer.begin_step(parameter) if self.every == 1 else None
-
-    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-        """Apply the gradient, or keep it until its turn."""
-        if self.every > 1:
-            waiting = self.waiting.setdefault(parameter, [])
-            waiting.append(sparse_rows(ids, gradient, parameter))
-            if len(waiting) < self.every:
-                return
-            total = _sum(waiting)
-            waiting.clear()
-            ids, gradient = total.indices()[0], total.values()
-        self.optimizer.update_rows(parameter, ids, gradient)
-
-
-def _sum(parts: list[Tensor]) -> Tensor:
-    ids = torch.cat([part.indices() for part in parts], 1)
-    values = torch.cat([part.values() for part in parts])
-    return torch.sparse_coo_tensor(ids, values, parts[0].shape, check_invariants=False).coalesce()
-
-
 class RowHead(OutputHead):
     """A head whose training touches few rows; `weight` and `bias` live in `rows` and keep nn.Linear's key names.
 
-    row_update="gradient": weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the rows move
-    inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the rest of the
-    network; `row_optimizer` makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1), and schedulers take
-    `head.row_optimizer`. With gradients accumulated over n backward passes, give `accumulate=n` there.
+    num_rows: int, default num_classes. Rows of the weight, where they do not belong to classes.
+    bias: bool = True. One number per row.
+    row_update: "gradient" (default): weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the
+        rows move inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the
+        rest of the network.
+    row_optimizer: for "fused", what makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1); schedulers take
+        `head.row_optimizer`.
+    accumulate: int = 1. For "fused": rows move at every n-th backward pass, with the sum of the gradients.
+    ignore_index: int = -100. Targets with this value do not count.
+    reduction: "mean" (default), "sum" or "none", as in torch.
+    device, dtype: of the parameters, as for nn.Linear.
     """
 
     rows: ClassRows
@@ -86,11 +63,12 @@ class RowHead(OutputHead):
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
         accumulate: int = 1,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
         device: Any = None,
         dtype: Any = None,
-        **settings: Any,
     ) -> None:
-        super().__init__(in_features, num_classes, **settings)
+        super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         if row_update not in get_args(RowUpdateMode):
             raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient' or 'fused'")
         if row_update == "fused" and row_optimizer is None:
@@ -166,17 +144,37 @@ class RowHead(OutputHead):
         self._follow_parameters()  # to_empty makes new ones
         return self
 
-    def _flat(self, input: Tensor) -> Tensor:
-        if self.weight.device.type != "cpu":
-            way_out = "to_empty(device='cpu') and load or reset_parameters()" if self.weight.is_meta else "cpu()"
-            raise InputError(f"the head's weight is on {self.weight.device}; this head computes on the CPU: {way_out}")
-        return super()._flat(input)
-
     def _nothing(self, flat: Tensor) -> Tensor:
         nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
         for parameter in self.rows.parameters():  # an input without gradient must not stop a plain training loop
             nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
         return nothing
+
+    def change_rows(
+        self, changed: Callable[[str, Tensor, bool], Tensor], optimizers: Iterable[torch.optim.Optimizer]
+    ) -> None:
+        """Replace the data of weight and bias, and of every optimizer state of their shape; the parameters stay.
+
+        changed(name, old, is_parameter) returns the new data of `name`, "weight" or "bias", or of a state of it.
+        Gradients are dropped, also those that wait for a fused step.
+        """
+        known = list(optimizers)
+        if self._fused is not None:
+            self._fused.forget()
+            if not any(optimizer is self._fused.optimizer for optimizer in known):
+                known.append(self._fused.optimizer)
+        for name, parameter in (("weight", self.weight), ("bias", self.bias)):
+            if parameter is None:
+                continue
+            shape = parameter.shape
+            for optimizer in known:
+                state = optimizer.state.get(parameter, {})
+                for key, value in state.items():
+                    if isinstance(value, Tensor) and value.shape == shape:
+                        state[key] = changed(name, value, False)
+            parameter.data = changed(name, parameter.data, True)
+            parameter.grad = None
+        self.rows.num_embeddings = len(self.weight)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in ("weight", "bias"):  # nn.Module would register them here, past the properties

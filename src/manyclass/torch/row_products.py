@@ -1,13 +1,14 @@
-"""Differentiable products of examples with chosen rows; gradients exist for the touched rows only.
+"""Logits: differentiable products of examples with chosen rows; gradients exist for the touched rows only.
 
 float32 on the CPU runs in the native core. Anything else (float64 for gradcheck) runs as a few plain torch
 operations with the same result: they are the specification.
 """
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
@@ -19,6 +20,50 @@ class RowUpdate(Protocol):
 
     def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         """Apply one step to rows `ids`, distinct and ascending; gradient: one entry of the parameter per id."""
+
+
+class ClassLayer(NamedTuple):
+    """The output layer as one step sees it: logit = (x·row + bias) / temperature, of unit rows for cosine logits.
+
+    update: what moves rows inside backward; None: they get sparse gradients.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+    update: RowUpdate | None = None
+    unit_rows: bool = False
+    temperature: float = 1.0
+
+    def shared_logits(self, x: Tensor, ids: Tensor) -> Tensor:
+        """Return logits (examples, n) of distinct, ascending classes (n,): one dense product on gathered rows."""
+        rows, bias = self._gathered(ids, x.dtype)
+        logits = x @ rows.T if bias is None else torch.addmm(bias, x, rows.T)
+        return logits / self.temperature
+
+    def own_logits(self, x: Tensor, ids: Tensor) -> Tensor:
+        """Return logits of each example's own classes (examples, n); -inf where a class is negative."""
+        if not self.unit_rows:
+            return pair_logits(x, ids, self.weight, self.bias, self.update) / self.temperature
+        distinct, places = torch.unique(ids, return_inverse=True)
+        if len(distinct) and distinct[0] < 0:
+            distinct, places = distinct[1:], places - 1
+        rows, bias = self._gathered(distinct, x.dtype)
+        return pair_logits(x, places, rows, bias) / self.temperature
+
+    def plain(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return inputs, weight and bias whose plain product gives the logits of all classes."""
+        weight, bias = self.weight, self.bias
+        if self.update is not None:
+            everything = torch.arange(len(weight))
+            weight = gather_rows(weight, everything, self.update)
+            bias = None if bias is None else gather_rows(bias, everything, self.update)
+        weight = F.normalize(weight.to(x.dtype)) if self.unit_rows else weight.to(x.dtype)
+        return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
+
+    def _gathered(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        rows = gather_rows(self.weight, ids, self.update).to(dtype)
+        bias = None if self.bias is None else gather_rows(self.bias, ids, self.update).to(dtype)
+        return (F.normalize(rows) if self.unit_rows else rows), bias
 
 
 def pair_logits(

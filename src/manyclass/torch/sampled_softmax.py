@@ -4,26 +4,33 @@ Importance sampling of the normaliser as in Bengio and Senécal (2003), with the
 accidental hits of Jean et al. (2015), https://arxiv.org/abs/1412.2007.
 """
 
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
+from manyclass._topk import TopK
 from manyclass._validation import check_count
-from manyclass.torch import all_classes as exact
-from manyclass.torch import linear_conversion as linear_layer
-from manyclass.torch import row_products as ops
+from manyclass.torch import all_classes
 from manyclass.torch.class_sampler import ClassSampler, Drawn
-from manyclass.torch.head import TopK
-from manyclass.torch.row_head import RowHead
+from manyclass.torch.head import Reduction
+from manyclass.torch.linear_conversion import FromLinear
+from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
+from manyclass.torch.row_products import gather_rows
 
 
-class SampledSoftmax(RowHead):
+class SampledSoftmax(FromLinear, RowHead):
     """A head that trains on `samples` random classes per batch, and predicts exactly over all of them.
 
-    samples: draws with replacement, shared by the batch. sampler: "uniform"; "log_uniform", for classes numbered from
-    the most frequent on; or a tensor of frequencies (num_classes,), where a class of frequency 0 is never a negative.
+    in_features, num_classes: sizes of the layer.
+    samples: int = 512. Draws with replacement, shared by the batch.
+    sampler: "uniform" (default); "log_uniform", for classes numbered from the most frequent on; or a tensor of
+        frequencies (num_classes,), where a class of frequency 0 is never a negative.
+    seed: int = 0. Of the draws.
+    bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
     example's own positives does not count, as the positive is there already.
     In evaluation mode the loss is exact and nothing is drawn. The state dict holds the generator's state; without it
@@ -38,24 +45,25 @@ class SampledSoftmax(RowHead):
         samples: int = 512,
         sampler: str | Tensor = "uniform",
         seed: int = 0,
-        **settings: Any,
+        bias: bool = True,
+        row_update: RowUpdateMode = "gradient",
+        row_optimizer: MakeOptimizer | None = None,
+        accumulate: int = 1,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        device: Any = None,
+        dtype: Any = None,
     ) -> None:
-        super().__init__(in_features, num_classes, **settings)
+        super().__init__(
+            in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
+            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+        )  # fmt: skip
         self.samples = check_count("samples", samples)
         self.sampler = ClassSampler(self.num_classes, sampler, seed)
 
-    @classmethod
-    def from_linear(cls, linear: nn.Linear, **settings: Any) -> Self:
-        """Return a head over the layer's own weight and bias: shared with it, not copied."""
-        return linear_layer.from_linear(cls, linear, settings)
-
-    def to_linear(self) -> nn.Linear:
-        """Return an nn.Linear that shares weight and bias."""
-        return linear_layer.to_linear(self.weight, self.bias)
-
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
-            return exact.losses(input, self.weight, self.bias, positives)
+            return all_classes.losses(input, self.weight, self.bias, positives)
         positive, negative = self._logits(input.to(self.weight.dtype), positives, self.sampler.draw(self.samples))
         present = positives >= 0
         mean = positive.where(present, 0).sum(1) / present.sum(1)
@@ -68,20 +76,20 @@ class SampledSoftmax(RowHead):
         """
         # Every row once, so that an update inside backward moves it once.
         ids = torch.cat([positives[positives >= 0], drawn.classes]).unique()
-        rows = ops.gather_rows(self.weight, ids, self._update)
-        bias = None if self.bias is None else ops.gather_rows(self.bias, ids, self._update)
+        rows = gather_rows(self.weight, ids, self._update)
+        bias = None if self.bias is None else gather_rows(self.bias, ids, self._update)
         places = torch.searchsorted(ids, positives).masked_fill(positives < 0, -1)
-        positive = exact.chosen_logits(input, rows, bias, places)
+        positive = all_classes.chosen_logits(input, rows, bias, places)
         at = torch.searchsorted(ids, drawn.classes)
         negative = F.linear(input, rows.index_select(0, at), None if bias is None else bias.index_select(0, at))
         corrected = negative + drawn.log_weights.to(input.dtype)
         return positive, corrected.masked_fill(accidental_hits(positives, drawn.classes), -torch.inf)
 
-    def _topk(self, input: Tensor, k: int) -> TopK:
-        return exact.topk(input, self.weight, self.bias, k)
+    def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
+        return all_classes.topk(input, self.weight, self.bias, k)
 
     def _log_prob(self, input: Tensor, classes: Tensor | None) -> Tensor:
-        return exact.log_prob(input, self.weight, self.bias, classes)
+        return all_classes.log_prob(input, self.weight, self.bias, classes)
 
     def get_extra_state(self) -> Tensor:
         """Return the generator's state, for the state dict."""

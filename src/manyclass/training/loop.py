@@ -1,7 +1,7 @@
 """A training loop small enough to read: progress bar, evaluation, checkpoints, run log. Use it, or write your own.
 
 A batch is a function of the step number, `batches(step) -> (input, target)`. So a resumed run sees the data that the
-interrupted one would have seen, and with a checkpoint that holds the tables it computes the same bits.
+interrupted one would have seen, and with a checkpoint that holds the index it computes the same bits.
 """
 
 import math
@@ -36,7 +36,7 @@ def train(
     metrics: Metrics | None = None,
     checkpoint: Path | None = None,
     checkpoint_every: float | None = None,
-    tables: bool = True,
+    index: bool = True,
     resume: bool = True,
     log: Path | None = None,
     log_every: int = 50,
@@ -49,7 +49,7 @@ def train(
     steps or seconds: the budget, in all sessions together. Evaluation and checkpoints cost none of the seconds.
         evaluate_every and checkpoint_every have the same unit; both also happen at the end.
     schedule: stepped after every step. evaluate_on: (input, target) batches, gone through anew each time.
-    checkpoint: with resume=True, a file that is there already is continued from; tables as in `save_checkpoint`.
+    checkpoint: with resume=True, a file that is there already is continued from; index as in `save_checkpoint`.
     log: JSON lines with, every `log_every` steps, mean loss, learning rate, examples per second and the readings of
         every module that has a `meter`. seed: only noted there.
     progress: a bar or none, or what shows progress instead: progress(total, unit) gives a context of show(done, text).
@@ -92,7 +92,7 @@ def train(
                 if written:
                     written.write(kind="evaluation", **run.evaluations[-1])
             if checkpoint is not None and (saving.due(spent()) or finished):
-                save_run(checkpoint, run, network, optimizer, schedules, tables)
+                save_run(checkpoint, run, network, optimizer, schedules, index)
     return run
 
 

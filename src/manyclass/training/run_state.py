@@ -61,11 +61,11 @@ class Every:
 
 
 def save_run(
-    path: Path, run: Trained, model: nn.Module, optimizer: Optimizer, schedules: Sequence[LRScheduler], tables: bool
+    path: Path, run: Trained, model: nn.Module, optimizer: Optimizer, schedules: Sequence[LRScheduler], index: bool
 ) -> None:
     """Write everything that a resumed run needs."""
     extra = {"run": json.loads(as_json(asdict(run))), "schedules": [_plain(s.state_dict()) for s in schedules]}
-    save_checkpoint(path, model, optimizer, run.step, tables, extra)
+    save_checkpoint(path, model, optimizer, run.step, index, extra)
 
 
 def resume_run(path: Path, model: nn.Module, optimizer: Optimizer, schedules: Sequence[LRScheduler]) -> Trained:

@@ -13,18 +13,19 @@ from experiments.frame.stages import Experiment
 from manyclass.errors import ConfigError
 
 DOCUMENTS = documents()
-# Documents whose every marker has an experiment, and in which no number that looks measured stands outside of them.
-GUARDED = [ROOT / "docs" / name for name in ("add_an_experiment.md", "experiments.md", "files.md", "glossary.md")]
 
 # Numbers that look measured and are not: part of the sentence → reason.
 ALLOWED = {
     "keeps 99% of the accuracy": "the share at which libraries are compared",
+    "keeps 99% of the label accuracy": "the share at which libraries are compared",
+    "exact winner of 99% of the queries": "the share at which libraries are compared",
+    "more than 20% of the classes": "the limit above which a head warns",
     "momentum 0.9": "a setting",
 }
 
 MEASURED = re.compile(
     r"""(?<![\w.])(?:
-        \d[\d,.]*\s?(?:×(?!\s?\d)|%|µs|ms|GB/s|times\b)  # 57×, 99.8%, 142 µs; 64 × 64 is a size
+        \d[\d,.]*(?:×(?!\d)|\s?(?:%|µs|ms|GB/s|times\b))  # 57×, 99.8%, 142 µs; 64 × 64 and 64×64 are sizes
         | \d[\d,.]*\s(?:s|seconds|minutes|hours|min)\b
         | 0?\.\d+\b  # .97 and 0.97
     )""",
@@ -53,7 +54,7 @@ def test_everything_between_markers_is_what_the_records_give(path: Path, texts: 
     assert filled_in(document, texts, folder_of(path)) == document, "run: python -m experiments documents"
 
 
-@pytest.mark.parametrize("path", GUARDED, ids=name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_every_marker_is_known(path: Path, texts: dict[str, str]) -> None:
     assert unknown_names(path.read_text(encoding="utf-8"), texts) == []
 
@@ -102,7 +103,7 @@ def without_allowed(line: str) -> str:
     return line
 
 
-@pytest.mark.parametrize("path", GUARDED, ids=name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name)
 def test_numbers_that_look_measured_stand_between_markers(path: Path) -> None:
     assert measured_numbers(path.read_text(encoding="utf-8")) == []
 
@@ -127,7 +128,7 @@ def test_a_number_that_is_a_setting_or_between_markers_is_not(line: str) -> None
 
 
 def test_what_is_allowed_is_still_there() -> None:
-    prose = "".join(path.read_text(encoding="utf-8") for path in GUARDED)
+    prose = "".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
     assert [part for part in ALLOWED if part not in prose] == []
 
 

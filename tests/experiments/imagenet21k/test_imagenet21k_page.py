@@ -20,6 +20,7 @@ from experiments.imagenet21k.page_layer import (
     trade_off_text,
     verdict,
 )
+from experiments.peers.reading import peers_of
 
 FIGURES = {"base", "accuracy", "trade_off", "batches", "peers", "heads", "end_to_end", "variance"}
 
@@ -107,11 +108,11 @@ def test_verdicts_follow_the_records(tmp_path: Path) -> None:
 def test_who_is_quickest_among_peers_follows_the_records(tmp_path: Path) -> None:
     ours = {"us_batch1": 10.0, "accuracy_kept": 0.995}
     ahead = rewritten(tmp_path / "ahead.jsonl", ours, stage="peers", peer="manyclass default")
-    assert "manyclass default takes 10.0 µs" in verdict(results.peers(ahead))
-    assert re.search(r"one query at a time.*?\d times as long", verdict(results.peers(ahead)))
+    assert "manyclass default takes 10.0 µs" in verdict(peers_of(ahead, "peers"))
+    assert re.search(r"one query at a time.*?\d times as long", verdict(peers_of(ahead, "peers")))
     theirs = {"us_batch1": 5.0, "us_batch64": 5.0, "accuracy_kept": 1.0}
     behind = rewritten(tmp_path / "behind.jsonl", theirs, stage="peers", peer="faiss HNSW32")
-    assert "faiss HNSW32, 5.00 µs: we take" in verdict(results.peers(behind))
+    assert "faiss HNSW32, 5.00 µs: we take" in verdict(peers_of(behind, "peers"))
 
 
 def test_a_missing_library_is_named_with_its_install_line(made: tuple[Page, Path]) -> None:

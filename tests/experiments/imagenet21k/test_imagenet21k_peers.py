@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from layer_cases import quick_run, small_layer
 
-from experiments.imagenet21k.layer import QUICK_SETTINGS, run_peers, settings_left, tuned_config
+from experiments.imagenet21k.layer import run_peers, tuned_config
 from experiments.peers import Contestant
+from experiments.peers.comparing import QUICK_SETTINGS, settings_left
 from experiments.peers.exact import FastestExact, TorchSoftmax
 from experiments.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ
 from experiments.peers.hnswlib_peer import Hnswlib
@@ -70,17 +71,17 @@ def test_settings_slower_than_one_that_loses_nothing_are_left_out(tmp_path: Path
     recorded = {"stage": "peers", "kind": "result", "peer": peer.name}
     run.records.write(**recorded, setting={"probes": 8, "refine": 4}, nothing_lost=True)
     run.records.write(**recorded, setting={"probes": 2, "refine": 2}, nothing_lost=False)
-    left = settings_left(run, peer)
+    left = settings_left(run, "peers", peer)
     assert {"probes": 16, "refine": 2} in left
     assert {"probes": 4, "refine": 8} in left
     assert {"probes": 2, "refine": 2} not in left
     assert not [s for s in left if s["probes"] >= 8 and s["refine"] >= 4]
-    assert settings_left(run, FastestExact(300, 32)) == FastestExact(300, 32).settings()
+    assert settings_left(run, "peers", FastestExact(300, 32)) == FastestExact(300, 32).settings()
 
 
 def test_a_quick_run_measures_few_settings_from_the_first_to_the_last(tmp_path: Path) -> None:
     every = FaissHNSW(300, 32).settings()
-    left = settings_left(quick_run(tmp_path), FaissHNSW(300, 32))
+    left = settings_left(quick_run(tmp_path), "peers", FaissHNSW(300, 32))
     assert len(left) == QUICK_SETTINGS < len(every)
     assert (left[0], left[-1]) == (every[0], every[-1])
 

@@ -1,4 +1,4 @@
-"""Tables of a head in training: who is re-hashed when, what the meter says, and what paper_exact means."""
+"""The index of a head in training: who is re-hashed when, and what the meter says."""
 
 import warnings
 from typing import Any
@@ -9,7 +9,6 @@ import torch
 from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small_head
 from torch import Tensor
 
-from manyclass import HashConfig
 from manyclass.torch import CandidateSoftmax, RowSGD
 from manyclass.torch.approximation_meter import ApproximationMeter, ApproximationWarning
 
@@ -21,13 +20,13 @@ TARGET = torch.tensor([3, 0, 59, 3, 7])
 def rehashed(head: CandidateSoftmax, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     """Return a list that collects the classes of every re-hash from now on."""
     seen: list[list[int]] = []
-    original = head.tables.rehash
+    original = head.index.rehash
 
     def rehash(ids: Any, *args: Any) -> None:
         seen.append(ids.tolist())
         original(ids, *args)
 
-    monkeypatch.setattr(head.tables, "rehash", rehash)
+    monkeypatch.setattr(head.index, "rehash", rehash)
     return seen
 
 
@@ -45,7 +44,7 @@ def test_a_round_visits_every_class_once(period: int, monkeypatch: pytest.Monkey
     assert sorted(c for ids in seen for c in ids)[: steps * slice_size] == sorted(
         c % CLASSES for c in range(steps * slice_size)
     )
-    mean, largest = head.tables.age()
+    mean, largest = head.index.age()
     assert largest < steps
     assert mean <= largest
 
@@ -77,25 +76,25 @@ def test_nothing_is_rehashed_without_training(how: str, monkeypatch: pytest.Monk
     head = small_head(refresh_steps=1)
     head(X, TARGET)
     seen = rehashed(head, monkeypatch)
-    before = (head.tables.step, head.tables.cursor, head.meter.steps)
+    before = (head.index.schedule.step, head.index.schedule.cursor, head.meter.steps)
     head.train(how != "eval")
     with torch.set_grad_enabled(how == "eval"):
         head(X, TARGET)
         head.topk(X, 3)
         head.log_prob(X)
     assert not seen
-    assert (head.tables.step, head.tables.cursor, head.meter.steps) == before
+    assert (head.index.schedule.step, head.index.schedule.cursor, head.meter.steps) == before
 
 
 @quiet
 def test_the_age_of_entries_grows_until_their_turn() -> None:
     head = small_head(refresh_steps=60, touched_first=False, meter_every=0)
-    assert head.tables.age() == (0.0, 0)
+    assert head.index.age() == (0.0, 0)
     for _ in range(10):
         head(X, TARGET)
-    ages = head.tables.step - head.tables.hashed_at
+    ages = head.index.schedule.step - head.index.schedule.hashed_at
     assert ages.tolist() == [9, 8, 7, 6, 5, 4, 3, 2, 1, 0] + [10] * 50
-    assert head.tables.age() == (float(ages.mean()), 10)
+    assert head.index.age() == (float(ages.mean()), 10)
 
 
 @quiet
@@ -105,13 +104,13 @@ def test_a_class_that_moved_is_found_after_its_refresh(settings: dict[str, Any],
     head = small_head(candidates=1, refresh_steps=1, **settings).to(dtype)
     head(X, TARGET)
     goal = random_tensor(1, FEATURES, seed=9)
-    old = int(head.shortlist(head._prepared(goal), 1))
+    old = int(head.shortlist(head.prepared(goal), 1))
     moved = (old + 30) % CLASSES
     with torch.no_grad():
         head.weight[moved] = 20 * goal[0].to(dtype)
-    assert int(head.shortlist(head._prepared(goal), 1)) == old
+    assert int(head.shortlist(head.prepared(goal), 1)) == old
     head(X, TARGET)  # re-hashes everything
-    assert int(head.shortlist(head._prepared(goal), 1)) == moved
+    assert int(head.shortlist(head.prepared(goal), 1)) == moved
 
 
 @quiet
@@ -138,22 +137,6 @@ def test_the_same_seed_gives_the_same_bytes() -> None:
     assert torch.equal(run(), run())
 
 
-def test_paper_exact_is_the_literal_rule(monkeypatch: pytest.MonkeyPatch) -> None:
-    head = CandidateSoftmax(FEATURES, CLASSES, candidates=2, paper_exact=True, refresh_steps=60, meter_every=0)
-    assert head.pipeline == "tables → votes → exact"
-    assert head.tables.config == HashConfig.paper()
-    assert (head.shared, head.tail, head.tables.touched_first) == (False, 0, False)
-    seen = rehashed(head, monkeypatch)
-    x = X[:1].clone().requires_grad_()
-    for _ in range(3):
-        head.zero_grad()
-        head(x, TARGET[:1]).backward()
-    assert seen == [[0], [1], [2]]  # in turn, and nobody else
-    votes = head.tables.over(head.weight, head.bias).votes(X[0].numpy()).astype(int)
-    best = np.lexsort((np.arange(CLASSES), -votes))[:2].tolist()
-    assert head.weight.grad.coalesce().indices()[0].tolist() == sorted({*best, 3})
-
-
 # The meter
 
 
@@ -166,17 +149,17 @@ def test_readings_are_perfect_when_everything_is_retrieved(shared: bool) -> None
     assert readings["recall_at_10"] == 1
     assert readings["missed_mass"] == pytest.approx(0, abs=1e-6)
     assert readings["distinct_classes"] == CLASSES
-    assert (readings["table_age_mean"], readings["table_age_max"]) == (head.tables.age()[0], head.tables.age()[1])
+    assert (readings["table_age_mean"], readings["table_age_max"]) == (head.index.age()[0], head.index.age()[1])
 
 
 @quiet
-@pytest.mark.parametrize("settings", [{}, {"temperature": 3.0}, {"normalize": True}, {"center": True}], ids=str)
+@pytest.mark.parametrize("settings", [{}, {"temperature": 3.0}, {"normalize": True}, {"subtract_mean": True}], ids=str)
 @pytest.mark.parametrize("tail", [9, 200])
 def test_readings_match_what_was_left_out(settings: dict[str, Any], tail: int) -> None:
     head = small_head(shared=False, candidates=4, tail=tail, **settings)
     head(X, TARGET)
     readings = head.meter.report()
-    found, recall, missed = head.shortlist(head._prepared(X), 4), [], []
+    found, recall, missed = head.shortlist(head.prepared(X), 4), [], []
     with head.exact():
         exact = head.log_prob(X)
         best = head.topk(X, 10).classes

@@ -1,0 +1,63 @@
+"""Which classes a training step re-hashes: a slice of all in turn (paper, round robin), and those that just moved."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._validation import Ids, check_count
+
+
+class RefreshSchedule:
+    """Whose turn it is, and how old the entries of an index are.
+
+    Every step re-hashes at most `limit` classes: first a slice of all classes in turn, so that each is visited once in
+    `period` steps (the paper's round robin), then, with `touched_first`, rows that the last step changed, those it
+    pulled farthest first. These have at least half of the limit, if there are that many: where 2·classes/limit is more
+    than `period`, a round takes that many steps.
+    """
+
+    def __init__(self, *, period: int, limit: int, touched_first: bool) -> None:
+        self.period = check_count("refresh_steps", period)
+        self.limit = check_count("refresh_limit", limit)
+        self.touched_first = touched_first
+        self.cursor = 0  # next class of the round
+        self.step = 0
+        self.hashed_at: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # step at which each class was last hashed
+        self.touched: Ids = np.empty(0, np.int64)  # classes the last step changed, most urgent first
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            **self.__dict__,
+            "hashed_at": np.zeros(0, np.int32),
+        }  # the index itself is built anew where it is needed
+
+    def fresh(self) -> "RefreshSchedule":
+        """Return a schedule of the same settings at its beginning."""
+        return RefreshSchedule(period=self.period, limit=self.limit, touched_first=self.touched_first)
+
+    def all_hashed(self, classes: int) -> None:
+        """Note that every class was hashed now."""
+        self.hashed_at = np.full(classes, self.step, np.int32)
+        self.touched = np.empty(0, np.int64)
+
+    def hashed(self, ids: Ids) -> None:
+        """Note that these classes were hashed now."""
+        self.hashed_at[ids] = self.step
+
+    def next_step(self, classes: int) -> Ids:
+        """Begin a step and return the classes to re-hash in it, distinct and ascending."""
+        self.step += 1
+        limit = min(self.limit, classes)
+        turn = min(limit, -(-classes // self.period))
+        turn = min(turn, -(-self.limit // 2)) if self.touched_first else turn
+        touched = self.touched[: limit - turn] if self.touched_first else self.touched[:0]
+        in_turn = (self.cursor + np.arange(turn)) % classes
+        self.cursor = int((self.cursor + turn) % classes)
+        self.touched = np.empty(0, np.int64)
+        return np.unique(np.concatenate([in_turn, touched]))
+
+    def age(self) -> tuple[float, int]:
+        """Return mean and largest age of the entries, in steps."""
+        ages = self.step - self.hashed_at
+        return (float(ages.mean()), int(ages.max())) if len(ages) else (0.0, 0)
