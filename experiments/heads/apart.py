@@ -12,10 +12,19 @@ from manyclass.errors import ManyclassError
 Result = TypeVar("Result")
 
 
-def run_apart(calls: Sequence[Callable[[], Result]], threads: int, at_once: int = 1) -> Iterator[tuple[int, Result]]:
-    """Yield (number of the call, what it returned) as calls end, each in a new process, so many at a time."""
+def run_apart(
+    calls: Sequence[Callable[[], Result]], threads: int, at_once: int = 1, fresh: bool = True
+) -> Iterator[tuple[int, Result]]:
+    """Yield (number of the call, what it returned) as calls end, so many at a time.
+
+    fresh: each in a new process, which takes seconds to start; else as many processes as run at a time.
+    """
     pool = ProcessPoolExecutor(
-        at_once, get_context("spawn"), initializer=_prepare, initargs=(threads,), max_tasks_per_child=1
+        at_once,
+        get_context("spawn"),
+        initializer=_prepare,
+        initargs=(threads,),
+        max_tasks_per_child=1 if fresh else None,
     )
     with pool:
         numbers = {pool.submit(call): number for number, call in enumerate(calls)}

@@ -21,8 +21,6 @@ def stages(options: Options) -> list[Stage]:
     heads = options.heads_among(HEADS)
     learners = [head for head in ("full", "candidate", "wta") if head in heads]
     timed = [name for name in steps.STEP_HEADS if name.partition(", ")[0] in heads]
-    if options.quick:  # one of each kind: every measurement starts a process
-        timed = [name for name in timed if name in HEADS]
 
     def stage(name: str, title: str, full: float, quick: float, run: Callable[[Run], None]) -> Stage:
         # what a title has in brackets is true of the full run only
@@ -32,19 +30,19 @@ def stages(options: Options) -> list[Stage]:
         return lambda run: learning.run_learning(run, stage, sizes.learning, runs)
 
     return [
-        stage("steps", "time of a step against classes (16 GB of memory)", 8, 0.7,
+        stage("steps", "time of a step against classes (16 GB of memory)", 8, 0.15,
               lambda run: steps.run_steps(run, "steps", sizes.steps, timed)),
-        stage("paper_setting", "time of a step in the paper's second setting (12 GB)", 4, 0.3,
+        stage("paper_setting", "time of a step in the paper's second setting (12 GB)", 4, 0.1,
               lambda run: steps.run_steps(run, "paper_setting", [sizes.paper_setting], timed)),
         stage("learning", "accuracy against steps, beside full softmax", 25, 0.3,
               learn("learning", learning.learning_runs(sizes.learning, learners))),
-        stage("momentum", "the same with momentum kept per row", 2, 0.1,
+        stage("momentum", "the same with momentum kept per row", 2, 0.15,
               learn("momentum", learning.momentum_runs(sizes.learning))),
-        stage("refresh", "the same with other ways to re-hash", 4, 0.2,
+        stage("refresh", "the same with other ways to re-hash", 4, 0.3,
               learn("refresh", learning.refresh_runs(sizes.learning))),
         stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
-        stage("demo", "accuracy after the same seconds, every head", 14, 0.6,
+        stage("demo", "accuracy after the same seconds, every head", 14, 0.25,
               lambda run: same_seconds.run_same_seconds(run, sizes.demo, heads)),
     ]  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Accuracy against steps: does a head learn what full softmax learns? Same data, same order, same steps.
 
-Every run has one thread and a process of its own, and as many run at a time as there are threads: they finish sooner
-than one after the other with all threads.
+Every run has one thread, and as many run at a time, in processes of their own, as there are threads: they finish
+sooner than one after the other with all threads.
 """
 
 import statistics
@@ -74,7 +74,8 @@ def run_learning(run: Run, stage: str, sizes: LearningSizes, runs: list[Learning
     told = {"classes": sizes.classes, "steps": sizes.steps, "batch": BATCH, "tests": sizes.tests}
     with run.progress(len(left), "runs") as show:
         calls = [partial(learn, plan, sizes) for plan in left]
-        for completed, (number, found) in enumerate(run_apart(calls, threads=1, at_once=run.options.threads), start=1):
+        runs_apart = run_apart(calls, threads=1, at_once=run.options.threads, fresh=False)
+        for completed, (number, found) in enumerate(runs_apart, start=1):
             plan = left[number]
             run.records.write(stage=stage, kind="result", **asdict(plan), **told, **found)
             show(completed, f"{plan.task}, {plan.trunk}, {plan.head}: {found['curve'][-1][1]:.3f}")

@@ -28,7 +28,8 @@ def run_same_seconds(run: Run, sizes: SecondsSizes, heads: Iterable[str]) -> Non
     told = {"classes": sizes.classes, "features": sizes.features, "hidden": HIDDEN, "batch": BATCH}
     with run.progress(len(left), "runs") as show:
         calls = [partial(learn, head, seed, sizes) for head, seed in left]
-        for completed, (number, found) in enumerate(run_apart(calls, run.options.threads), start=1):
+        runs_apart = run_apart(calls, run.options.threads, fresh=not run.options.quick)
+        for completed, (number, found) in enumerate(runs_apart, start=1):
             head, seed = left[number]
             run.records.write(**key, head=head, seed=seed, **told, tests=sizes.tests, **found)
             show(completed, f"{head}: {found['curve'][-1][2]:.3f} after {found['steps']:,} steps")

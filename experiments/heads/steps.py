@@ -60,7 +60,8 @@ def run_steps(run: Run, stage: str, sizes: Iterable[StepSizes], heads: Iterable[
     left = [(name, size) for name, size in plans if not run.records.done(**key, head=name, **asdict(size))]
     with run.progress(len(left), "measurements") as show:
         calls = [partial(measure, name, size) for name, size in left]
-        for completed, (number, found) in enumerate(run_apart(calls, run.options.threads), start=1):
+        measured_apart = run_apart(calls, run.options.threads, fresh=not run.options.quick)
+        for completed, (number, found) in enumerate(measured_apart, start=1):
             name, size = left[number]
             run.records.write(**key, head=name, **asdict(size), **found)
             show(completed, f"{name}, {size.classes:,} classes: {found['step_ms']:.1f} ms")
