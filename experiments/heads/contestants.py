@@ -12,7 +12,7 @@ HEADS: dict[str, MakeHead] = {
     "full": mct.FullSoftmax,
     "candidate": mct.CandidateSoftmax,
     "own candidates": partial(mct.CandidateSoftmax, shared=False),
-    "wta": mct.WTASoftmax,
+    "wta": mct.WTASoftmax,  # the paper's literal rule
     "hierarchical": mct.HierarchicalSoftmax,
     "sampled": mct.SampledSoftmax,
 }

@@ -38,12 +38,10 @@ def measure(samples: int, draws: int) -> dict[str, float]:
     ratios, log_bias, squares = [], torch.zeros(BATCH).double(), torch.zeros(BATCH).double()
     drift = [torch.zeros_like(gradient), torch.zeros_like(gradient)]  # of even and of odd draws
     found = head.shortlist(x, ranks_per_example(BATCH, head.candidates, SHARED))
+    sizes = {"limit": SHARED, "tail": samples, "num_classes": CLASSES}
     for draw in range(draws):
-        chosen = shared_classes(
-            found, positives, limit=SHARED, tail=samples, num_classes=CLASSES, generator=head.sampler.generator
-        )
-        values = head.layer.shared_logits(x, chosen.ids).double()
-        shares = (values + chosen.log_weights - log_z).exp()  # they add up to Ẑ/Z
+        chosen = shared_classes(found, positives, **sizes, generator=head.sampler.generator)
+        shares = (logits[:, chosen.ids] + chosen.log_weights - log_z).exp()  # they add up to Ẑ/Z
         ratio = shares.sum(1, keepdim=True)
         weighted = shares @ rows[chosen.ids]
         ratios.append(ratio[:, 0])
@@ -53,7 +51,7 @@ def measure(samples: int, draws: int) -> dict[str, float]:
     of_batch = torch.stack(ratios).mean(1)
     # The product of two independent means has no noise of its own, as the square of one mean would.
     squared_bias = float((drift[0] * drift[1]).sum()) / (draws / 2) ** 2
-    missed = 1 - (values - log_z).exp()[:, chosen.log_weights == 0].sum(1)
+    missed = 1 - (logits[:, chosen.ids] - log_z).exp()[:, chosen.log_weights == 0].sum(1)
     return {
         "normalizer_ratio": float(of_batch.mean()),
         "normalizer_error": float(of_batch.std() / draws**0.5),

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from committed import RESULTS, assert_page_is_from_its_records
 from layer_cases import quick_run
 
+from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
 from experiments.heads import EXPERIMENT, learning, same_seconds, sizes, steps
@@ -138,7 +138,3 @@ def test_the_runs_of_the_stages_are_those_that_are_recorded(committed: Records) 
             done = committed.done(stage="steps", kind="result", head=head, classes=size.classes, batch=size.batch)
             assert done == (head != "full" or size.classes <= steps.FULL_LIMIT)
     assert len(learning_groups(committed)) == 4
-
-
-def test_the_page_is_what_the_records_say(tmp_path: Path) -> None:
-    assert_page_is_from_its_records(EXPERIMENT, tmp_path)

@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from committed import RESULTS, assert_page_is_from_its_records
 from layer_cases import quick_run
 
+from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
 from experiments.index import EXPERIMENT, experiment
@@ -84,10 +84,6 @@ def test_every_stage_was_run_in_full(committed: Records) -> None:
     assert {stage.name for stage in EXPERIMENT.stages(Options(quick=False))} == STAGES
     assert not any(card["options"]["quick"] for card in committed.select(kind="card"))
     assert not committed.select(kind="missing")
-
-
-def test_the_page_is_what_the_records_say(tmp_path: Path) -> None:
-    assert_page_is_from_its_records(EXPERIMENT, tmp_path)
 
 
 def test_the_short_tables_name_the_quickest_of_each_kind(committed: Records) -> None:
