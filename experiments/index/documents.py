@@ -5,7 +5,7 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, whole
-from experiments.index.stages import FULL
+from experiments.index.sizes import FULL
 from experiments.index.tables import (
     BATCHES,
     KINDS,
