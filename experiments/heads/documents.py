@@ -153,7 +153,7 @@ def step_sentence(records: Records) -> str:
 def _ranks(some: Record) -> int:
     """Return how many candidates of each example a shared set of the default size looks at."""
     shared_limit, per_place = 2048, 2  # defaults of CandidateSoftmax and step_classes.py, without loading torch
-    return min(some["candidates"], -(-per_place * shared_limit // some["batch"]))
+    return int(min(some["candidates"], -(-per_place * shared_limit // some["batch"])))
 
 
 def paper_setting_block(records: Records) -> str:
