@@ -66,7 +66,7 @@ def peers(records: Records) -> None:
         for effort in (1,) if exact else (1, 2, 4, 8, 16):
             share = 1.0 if exact else 1 - 0.09 / effort ** (0.7 + 0.2 * number)
             records.write(
-                stage="peers", kind="result", peer=peer, setting={} if exact else {"effort": effort},
+                stage="peers", kind="result", peer=peer, setting={} if exact else {"candidates" if peer.startswith("manyclass") else "effort": effort},
                 accuracy=EXACT * share, accuracy_kept=share, queries=4000, recall_at_10=0.9,
                 agreement=share - 0.001, us_batch1=spent * effort**0.5,
                 us_batch64=0.4 * spent * effort**0.5, us_batch1000=0.3 * spent * effort**0.5, batch_queries=1000,
