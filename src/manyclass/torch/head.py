@@ -25,7 +25,7 @@ class OutputHead(nn.Module):
     def __init__(
         self, in_features: int, num_classes: int, *, ignore_index: int = -100, reduction: Reduction = "mean"
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # a head may have a second base that is a module
         self.in_features = check_count("in_features", in_features)
         self.num_classes = check_count("num_classes", num_classes)
         if reduction not in get_args(Reduction):
@@ -156,7 +156,7 @@ class OutputHead(nn.Module):
         return ids
 
     def _check_weights(self) -> None:
-        device = next(self.parameters()).device
+        device = next(iter(self.parameters())).device
         if device.type != "cpu":
             way_out = "to_empty(device='cpu') and load or reset_parameters()" if device.type == "meta" else "cpu()"
             raise InputError(f"the head's weight is on {device}; this head computes on the CPU: {way_out}")

@@ -1,4 +1,4 @@
-"""Parameters that get gradients for a few rows only, and what heads made of them share."""
+"""Heads whose training touches few rows: weight and bias with sparse gradients, or rows that move inside backward."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self, get_args
@@ -16,27 +16,10 @@ RowUpdateMode = Literal["gradient", "fused"]
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
 
 
-class ClassRows(nn.Embedding):
-    """Weight and bias of a head. An nn.Embedding with sparse gradients, because that is what DDP looks for."""
+class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes a target, too
+    """A head with one row, and perhaps a bias, per class: parameters `weight` and `bias`, as nn.Linear has them.
 
-    def __init__(self, rows: int, features: int, bias: bool, device: Any = None, dtype: Any = None) -> None:
-        weight = torch.empty(rows, features, device=device, dtype=dtype)
-        super().__init__(rows, features, _weight=weight, sparse=True)
-        self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weight and bias as nn.Linear does."""
-        if not hasattr(self, "bias"):  # nn.Embedding calls this before there is one
-            return
-        bound = self.embedding_dim**-0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -bound, bound)
-
-
-class RowHead(OutputHead):
-    """A head whose training touches few rows; `weight` and `bias` live in `rows` and keep nn.Linear's key names.
+    It is an nn.Embedding with sparse gradients, because that is what DDP looks for.
 
     num_rows: int, default num_classes. Rows of the weight, where they do not belong to classes.
     bias: bool = True. One number per row.
@@ -51,7 +34,7 @@ class RowHead(OutputHead):
     device, dtype: of the parameters, as for nn.Linear.
     """
 
-    rows: ClassRows
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -77,58 +60,56 @@ class RowHead(OutputHead):
             raise ConfigError("row_optimizer and accumulate belong to row_update='fused'; set that")
         self.row_update = row_update
         self.accumulate = check_count("accumulate", accumulate)
-        self.rows = ClassRows(self.num_classes if num_rows is None else num_rows, in_features, bias, device, dtype)
+        self.num_embeddings = self.num_classes if num_rows is None else num_rows
+        self.embedding_dim, self.sparse, self.padding_idx = self.in_features, True, None
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
+        shape = (self.num_embeddings, self.embedding_dim)
+        self.register_parameter("weight", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", of_rows)
+        self._draw_parameters()
         self._fused: FusedUpdate | None = None
-        self._moved = (self.rows.weight, self.rows.bias)  # what the fused optimizer knows
+        self._moved = (self.weight, self.bias)  # what the fused optimizer knows
         if row_optimizer is not None:
-            self._fused = FusedUpdate(row_optimizer(self.rows.parameters()), self.accumulate)
+            self._fused = FusedUpdate(row_optimizer(self._row_parameters()), self.accumulate)
             if not hasattr(self._fused.optimizer, "update_rows"):
                 kind = type(self._fused.optimizer).__name__
                 raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
-        self.register_state_dict_post_hook(_linear_keys)
-        self.register_load_state_dict_pre_hook(_own_keys)
         self.register_load_state_dict_post_hook(_loaded)
 
     def reset_parameters(self) -> None:
         """Draw weight and bias as nn.Linear does."""
-        self.rows.reset_parameters()
+        self._draw_parameters()
         self._weights_replaced()
 
-    @property
-    def weight(self) -> Tensor:
-        """The class rows, (rows, in_features). Assign a parameter to share it: head.weight = embedding.weight."""
-        return self.rows.weight
+    def _draw_parameters(self) -> None:
+        bound = self.in_features**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
 
-    @weight.setter
-    def weight(self, value: nn.Parameter) -> None:
-        if tuple(value.shape) != tuple(self.rows.weight.shape):
-            raise InputError(f"weight has shape {tuple(value.shape)}; expected {tuple(self.rows.weight.shape)}")
-        self._replace("weight", value)
+    def _row_parameters(self) -> list[Tensor]:
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
 
-    @property
-    def bias(self) -> Tensor | None:
-        """One number per row, or None."""
-        return self.rows.bias
-
-    @bias.setter
-    def bias(self, value: nn.Parameter | None) -> None:
-        if value is not None and tuple(value.shape) != (len(self.rows.weight),):
-            raise InputError(f"bias has shape {tuple(value.shape)}; expected {(len(self.rows.weight),)}")
-        self._replace("bias", value)
-
-    def _replace(self, name: str, value: Tensor | None) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Check a weight or bias that is assigned, to share it for instance: head.weight = embedding.weight."""
+        if name not in ("weight", "bias"):
+            return super().__setattr__(name, value)
+        wanted = self.weight.shape if name == "weight" else self.weight.shape[:1]
+        if value is not None and tuple(value.shape) != tuple(wanted):
+            raise InputError(f"{name} has shape {tuple(value.shape)}; expected {tuple(wanted)}")
         if value is not None and not value.is_contiguous():  # every step would copy all of it
             raise InputError(
                 f"{name} has strides {value.stride()}; rows must be contiguous: pass a contiguous parameter"
             )
-        setattr(self.rows, name, value)
+        super().__setattr__(name, value)
         self._weights_replaced()
 
     def _follow_parameters(self) -> None:
-        """Make the fused optimizer move the parameters that the rows have now."""
+        """Make the fused optimizer move the parameters that the head has now."""
         if self._fused is None:
             return
-        now = (self.rows.weight, self.rows.bias)
+        now = (self.weight, self.bias)
         for before, value in zip(self._moved, now, strict=True):
             for group in self._fused.optimizer.param_groups:
                 kept = [value if known is before else known for known in group["params"]]
@@ -146,7 +127,7 @@ class RowHead(OutputHead):
 
     def _nothing(self, flat: Tensor) -> Tensor:
         nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
-        for parameter in self.rows.parameters():  # an input without gradient must not stop a plain training loop
+        for parameter in self._row_parameters():  # an input without gradient must not stop a plain training loop
             nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
         return nothing
 
@@ -174,13 +155,7 @@ class RowHead(OutputHead):
                         state[key] = changed(name, value, False)
             parameter.data = changed(name, parameter.data, True)
             parameter.grad = None
-        self.rows.num_embeddings = len(self.weight)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("weight", "bias"):  # nn.Module would register them here, past the properties
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
+        self.num_embeddings = len(self.weight)
 
     @property
     def row_optimizer(self) -> Any:
@@ -195,18 +170,6 @@ class RowHead(OutputHead):
         if distributed and torch.distributed.get_world_size() > 1:
             raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
         return self._fused
-
-
-def _linear_keys(head: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    for name in ("weight", "bias"):
-        if f"{prefix}rows.{name}" in state:
-            state[f"{prefix}{name}"] = state.pop(f"{prefix}rows.{name}")
-
-
-def _own_keys(head: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    for name in ("weight", "bias"):
-        if f"{prefix}{name}" in state:
-            state[f"{prefix}rows.{name}"] = state.pop(f"{prefix}{name}")
 
 
 def _loaded(head: nn.Module, _: Any) -> None:

@@ -20,7 +20,7 @@ from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import gather_rows
 
 
-class SampledSoftmax(FromLinear, RowHead):
+class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
     """A head that trains on `samples` random classes per batch, and predicts exactly over all of them.
 
     in_features, num_classes: sizes of the layer.
