@@ -10,12 +10,13 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyclass._topk import TopK
-from manyclass._validation import check_count, check_names
+from manyclass._validation import check_count, check_ids, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import add_remove_classes, all_classes, predictions
@@ -152,9 +153,17 @@ class CandidateSoftmax(FromLinear, RowHead):
         finally:
             self._nothing_approximated = before
 
-    def rebuild(self) -> None:
-        """Hash every row as it is now: after all weights were changed in place, or before the head is served."""
-        self.index.build(self.weight, self.bias)
+    def rebuild(self, ids: Any = None) -> None:
+        """Hash rows as they are now.
+
+        ids: classes whose rows you changed by hand; None (default): all, for instance before the head is served. A
+            head notices changes of its weights by itself, and then hashes all of them: naming the few is cheaper.
+        """
+        if ids is None:
+            self.index.build(self.weight, self.bias)
+            return
+        known = check_ids("ids", ids.numpy() if isinstance(ids, Tensor) else ids, self.num_classes)
+        self.index.rebuild(np.unique(known), self.weight, self.bias)
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first, from the index as it is.
@@ -251,7 +260,7 @@ class CandidateSoftmax(FromLinear, RowHead):
         names = settings["names"]
         names = None if names is None else check_names("names", names, self.num_classes)
         kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
-        index = self.index.restored(settings["tables"], kept, self.weight)
+        index = self.index.restored(settings["tables"], kept, self.weight, self.bias)
         self.sampler.generator.set_state(tensors["generator"])
         self.names, self.index, self.meter.steps = names, index, int(settings["meter_steps"])
 
@@ -316,7 +325,7 @@ class CandidateSoftmax(FromLinear, RowHead):
     def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
         """Tell index and meter what this step is about to change."""
         distinct, pull = classes.pulled(logits, positives)
-        self.index.note_touched(distinct, pull)
+        self.index.schedule.note_pull(distinct, pull)
         if self.meter.due():
             few = min(EXAMPLES, len(x))
             self.meter.compare(F.linear(*self.layer.plain(x[:few])), classes.without_tail(few), self.index.age())
