@@ -1,4 +1,4 @@
-// A row rule as Python passes it: manyclass._reference_rows.RowRule, a named tuple of twelve numbers.
+// A row rule as Python passes it: manyclass._row_rule.RowRule, a named tuple of twelve numbers.
 #pragma once
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/tuple.h>

@@ -1,4 +1,4 @@
-// Python's view of the row optimizers.
+// Python's view of cpp/row_update.h.
 #include "../cpp/row_update.h"
 
 #include "row_rule.h"

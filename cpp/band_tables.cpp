@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {

@@ -1,7 +1,8 @@
 // Hash tables, one per band: bucket number -> ids of the classes whose codes spell it.
 //
-// Up to a few million classes, ids are 16-bit and local to a block of 65,536 classes, so that a block's vote counters
-// stay in cache; above that there is one block of 32-bit ids, because probing every block would be linear again.
+// Where every band's own bucket is read (no multi-probing), tables are blocked: ids are 16-bit and local to a block of
+// 65,536 classes, so that the vote counters of a block stay in cache. Tables that are probed are not: they hold 32-bit
+// ids of all classes, because reading the same probes in every block would grow with the number of classes again.
 // Moving a class touches only the two buckets; ids are never dropped. Not thread-safe: the index holds the lock.
 #pragma once
 #include <cstdint>

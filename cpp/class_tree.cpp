@@ -6,7 +6,8 @@
 #include <limits>
 
 #include "kernels.h"
-#include "parallel.h"
+#include "prefetch.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {
@@ -25,10 +26,6 @@ struct Answers {
     }
     float log_probs[2];
 };
-
-void prefetch_row(const float* row, size_t features) {
-    for (size_t i = 0; i < std::min<size_t>(features, 512); i += 16) __builtin_prefetch(row + i);
-}
 
 struct Leaf {
     int64_t count;
@@ -189,7 +186,8 @@ void ClassTree::topk(const TreeWeights& weights, const float* input, size_t coun
             for (size_t side = 0; side < 2; ++side) {
                 const int32_t child = children_[2 * node + side];
                 if (child >= 0)
-                    prefetch_row(weights.rows + static_cast<size_t>(child) * weights.features, weights.features);
+                    prefetch_row(weights.rows + static_cast<size_t>(child) * weights.features,
+                                 weights.features * sizeof(float));
                 open.push_back({best.log_prob + answers.log_probs[side], child});
                 std::push_heap(open.begin(), open.end(), worse);
             }

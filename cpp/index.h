@@ -15,9 +15,10 @@
 #include "band_tables.h"
 #include "cells.h"
 #include "code_store.h"
-#include "hasher.h"
 #include "index_lock.h"
 #include "sketch.h"
+#include "sketch_store.h"
+#include "winner_hash.h"
 
 namespace manyclass {
 
@@ -33,8 +34,8 @@ struct RowsView {
 struct SearchPlan {
     size_t candidates;  // classes that get an exact logit
     size_t keep;        // classes the tables hand on to the sketch or the re-score
-    size_t probes;      // tables: 1: every band's own bucket; more: this many buckets per band at most, best first.
-                        // Scan with cells: how many of them
+    size_t probes;      // of tables: 1 reads every band's own bucket; more: this many per band at most, likeliest first
+    size_t cells;       // of a scan with cells: how many are scanned, likeliest first; without cells it means nothing
     size_t threads;
 };
 
@@ -48,10 +49,10 @@ struct SearchOut {
     bool logistic = false;
 };
 
-// What may be wrong with a search's numbers; anything but `fine` leaves the outputs meaningless.
+// What may be wrong with a search's numbers; anything but `none` leaves the outputs meaningless.
 struct SearchStatus {
-    enum { fine, bad_query, overflow } what = fine;
-    size_t query = 0;  // the first one it happened to
+    enum Problem { none, query_not_finite, logits_overflow } problem = none;
+    size_t query = 0;  // the first one that has the problem
 };
 
 struct SearchScratch;
@@ -64,9 +65,9 @@ public:
         bool skip_silent = true, rescore = false, blocked = true;
         size_t cells = 0;  // parts of the scan; 0: it is not parted
     };
-    // hasher: tables with buckets of that many bits. scanner: a sketch of every class that is scanned flat.
-    // sketcher: a sketch that re-ranks what tables or scan found.
-    Index(const Shape& shape, std::optional<Hasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
+    // hasher: codes of a row; there are then tables, with buckets of that many bits. scanner: a sketch of every class
+    // that is scanned flat. sketcher: a sketch that re-ranks what tables or scan found.
+    Index(const Shape& shape, std::optional<WinnerHasher> hasher, size_t bucket_bits, std::optional<Sketcher> scanner,
           std::optional<Sketcher> sketcher);
 
     // Points at new memory with at least as many rows; says nothing about their codes.
@@ -122,7 +123,7 @@ public:
     std::vector<float> norms() const;
     std::vector<uint8_t> removed() const;
     const Cells* cells() const { return cells_ ? &*cells_ : nullptr; }
-    const Hasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
+    const WinnerHasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
     size_t table_bytes() const { return tables_ ? tables_->bytes() : 0; }
     size_t code_bytes() const { return codes_ ? codes_->bytes() : 0; }
 
@@ -135,7 +136,7 @@ private:
     Shape shape_;
     RowsView rows_;
     size_t classes_ = 0;
-    std::optional<Hasher> hasher_;
+    std::optional<WinnerHasher> hasher_;
     std::optional<CodeStore> codes_;
     std::optional<BandTables> tables_;
     std::optional<SketchPart> scan_, sketch_;

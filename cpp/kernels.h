@@ -84,7 +84,7 @@ struct Kernels {
                        size_t n);
 };
 
-// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD.
+// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next three).
 const Kernels& kernels();
 // Names of the tables this machine can run, best first; null-terminated.
 const char* const* available_kernels();

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 
+#include "limits.h"
+
 namespace manyclass {
 namespace {
 
-constexpr size_t kFlips = 6;     // codes per band that may give way to the runner-up: those with least margin
 constexpr size_t kCosts = 2048;  // probes are ordered by cost in steps of 8 key units
 constexpr unsigned kCostShift = 3;
 
@@ -15,15 +16,15 @@ struct Flip {
 
 }  // namespace
 
-void ProbeList::plan(const Hasher& hasher, const QueryWinners& winners, const BandTables& tables, bool skip_silent,
-                     size_t probes, size_t budget) {
-    const HasherShape& shape = hasher.shape();
-    const size_t bands = shape.bands, padded = hasher.padded_bands(), flips = std::min(shape.planes, kFlips);
+void ProbeList::plan(const WinnerHasher& hasher, const QueryWinners& winners, const BandTables& tables,
+                     bool skip_silent, size_t probes, size_t budget) {
+    const WinnerHasherShape& shape = hasher.shape();
+    const size_t bands = shape.bands, padded = hasher.padded_bands(), flips = std::min(shape.planes, kMaxProbedCodes);
     const size_t subsets = size_t{1} << flips;
     probes_.resize(bands * subsets);
     costs_.resize(bands * subsets);
     starts_.assign(kCosts + 1, 0);
-    Flip order[32];
+    Flip order[kMaxBucketBits];  // those with the least margin first; a code has at least one bit
     for (uint32_t band = 0; band < bands; ++band) {
         for (size_t plane = 0; plane < shape.planes; ++plane) {
             const size_t at = plane * padded + band;
@@ -36,7 +37,7 @@ void ProbeList::plan(const Hasher& hasher, const QueryWinners& winners, const Ba
         Probe* probe = probes_.data() + band * subsets;
         uint16_t* cost = costs_.data() + band * subsets;
         const bool silent = skip_silent && winners.silent[band];
-        uint32_t sums[1u << kFlips];
+        uint32_t sums[1u << kMaxProbedCodes];
         probe[0] = {band, winners.buckets[band]};
         sums[0] = 0;
         for (size_t flip = 0; flip < flips; ++flip)
@@ -50,8 +51,13 @@ void ProbeList::plan(const Hasher& hasher, const QueryWinners& winners, const Ba
             if (!silent) ++starts_[cost[subset] + 1u];
         }
     }
+    sort(probes * bands);
+    choose(tables, budget);
+}
+
+// Counting sort by cost, which keeps the order of equals; the `limit` cheapest.
+void ProbeList::sort(size_t limit) {
     size_t wanted = 0, last = 0;
-    const size_t limit = probes * bands;
     for (; last < kCosts; ++last) {
         starts_[last + 1] += starts_[last];
         wanted = starts_[last + 1];
@@ -61,7 +67,10 @@ void ProbeList::plan(const Hasher& hasher, const QueryWinners& winners, const Ba
     for (size_t i = 0; i < probes_.size(); ++i)
         if (costs_[i] <= last && costs_[i] < kCosts) sorted_[starts_[costs_[i]]++] = probes_[i];
     sorted_.resize(std::min(wanted, limit));
+}
 
+// A bucket that is larger than what is left of the budget is passed over.
+void ProbeList::choose(const BandTables& tables, size_t budget) {
     chosen_.clear();
     constexpr size_t ahead = 32;
     for (size_t i = 0; i < sorted_.size() && budget; ++i) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "band_tables.h"
-#include "hasher.h"
+#include "winner_hash.h"
 
 namespace manyclass {
 
@@ -13,7 +13,7 @@ class ProbeList {
 public:
     // Lists buckets, cheapest change first, at most probes * bands of them and `budget` ids; one that does not fit is
     // passed over, so a giant bucket never crowds out the others.
-    void plan(const Hasher& hasher, const QueryWinners& winners, const BandTables& tables, bool skip_silent,
+    void plan(const WinnerHasher& hasher, const QueryWinners& winners, const BandTables& tables, bool skip_silent,
               size_t probes, size_t budget);
     // Ids in every splits-th listed bucket.
     void read(const BandTables& tables, size_t split, size_t splits, std::vector<uint32_t>& hits) const;
@@ -22,6 +22,8 @@ private:
     struct Probe {
         uint32_t band, bucket;
     };
+    void sort(size_t limit);
+    void choose(const BandTables& tables, size_t budget);
     std::vector<Probe> probes_, sorted_, chosen_;
     std::vector<uint16_t> costs_;
     std::vector<uint32_t> starts_;

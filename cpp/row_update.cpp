@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "parallel.h"
+#include "thread_pool.h"
 
 namespace manyclass {
 namespace {
@@ -39,8 +39,8 @@ void update_rows(const RowRule& rule, const RowsToUpdate& rows, const int64_t* i
                 fetch(at(first, next), width);
                 fetch(at(second, next), width);
             }
-            apply_rule(rule, table, at(weight, ids[i]), at(first, ids[i]), at(second, ids[i]), gradient + i * width,
-                       width);
+            table.apply_rule(rule, at(weight, ids[i]), at(first, ids[i]), at(second, ids[i]), gradient + i * width,
+                             width);
         }
     });
 }

@@ -41,12 +41,6 @@ struct RowRule {
     bool uses_second() const { return kind == adam; }
 };
 
-// One row of n elements; states that the rule does not use may be null.
-inline void apply_rule(const RowRule& rule, const Kernels& kernels, float* weight, float* first, float* second,
-                       const float* gradient, size_t n) {
-    kernels.apply_rule(rule, weight, first, second, gradient, n);
-}
-
 // What a rule works on: arrays of the same shape (rows, width); unused states are null.
 struct RowsToUpdate {
     float* weight;

@@ -1,4 +1,7 @@
-"""The paper's experiments, each a package of its own. To add one: write it, and name it here."""
+"""Whatever measures the library: each experiment a package of its own, all of them in one frame.
+
+`python -m experiments` runs them, docs/experiments.md says what they are, docs/add_an_experiment.md how to add one.
+"""
 
 import importlib
 from typing import TYPE_CHECKING
@@ -8,8 +11,11 @@ from manyclass.errors import ConfigError
 if TYPE_CHECKING:
     from experiments.frame.stages import Experiment
 
-EXPERIMENTS = {  # name → module with an `EXPERIMENT`; loaded when it is asked for
+EXPERIMENTS = {  # name → module with an `EXPERIMENT`, loaded when it is asked for
+    "demo": "experiments.demo",
     "imagenet21k": "experiments.imagenet21k",
+    "index": "experiments.index",
+    "heads": "experiments.heads",
 }
 
 

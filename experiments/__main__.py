@@ -28,16 +28,18 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command(
     help=f"""Run an experiment, stage by stage, ending in OUT/report.html; or look at what there is.
 
-    NAME is one of: {", ".join(experiments.EXPERIMENTS)}. `report OUT` draws page and figures again from the records
-    in OUT; `doctor` says what is installed and what is missing for which experiment."""
+    NAME is one of: {", ".join(experiments.EXPERIMENTS)}; without it they are listed. `report OUT` draws page and
+    figures again from the records in OUT; `doctor` says what is installed and what is missing for which experiment;
+    `documents` writes the figures in README and docs again from the committed records."""
 )
 def command(
-    name: Annotated[str, typer.Argument(metavar="NAME | report OUT | doctor")],
-    folder: Annotated[Path | None, typer.Argument(metavar="", show_default=False)] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="small, from data it makes itself: three minutes")] = False,
+    name: Annotated[str, typer.Argument(metavar="NAME|report|doctor|documents", show_default=False)] = "",
+    folder: Annotated[Path | None, typer.Argument(metavar="OUT", show_default=False, help="of `report`")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="small, from data it makes itself: minutes")] = False,
+    stage: Annotated[list[str] | None, typer.Option(help="only this stage; may be given more than once")] = None,
     head: Annotated[list[str] | None, typer.Option(help="only this output layer; may be given more than once")] = None,
-    data: Annotated[Path | None, typer.Option(help="a folder of images by class, instead of the usual data")] = None,
-    out: Annotated[Path | None, typer.Option(help="folder of results [default: experiments-out/NAME]")] = None,
+    data: Annotated[Path | None, typer.Option(help="a folder of your own data, instead of the usual")] = None,
+    out: Annotated[Path | None, typer.Option(help="folder of results [default: NAME-out]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     threads: Annotated[int, typer.Option(min=1, help="to compute with")] = default_threads(),
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
@@ -45,25 +47,31 @@ def command(
     with clear_errors():
         if folder is not None and name != "report":
             raise ConfigError(f"{folder} says nothing after {name}; give the folder of results as --out {folder}")
-        if name == "doctor":
+        if not name:
+            list_experiments()
+        elif name == "doctor":
             doctor()
+        elif name == "documents":
+            documents()
         elif name == "report":
             report(folder)
         else:
-            run(name, out or Path("experiments-out") / name, resume, quick, tuple(head or ()), data, seed, threads)
+            experiment = experiments.find(name)
+            from experiments.frame.stages import Options, run_experiment
+
+            heads, stages = tuple(head or ()), tuple(stage or ())
+            options = Options(quick=quick, heads=heads, data=data, seed=seed, threads=threads, stages=stages)
+            console = make_console()
+            page = run_experiment(experiment, out or Path(f"{name}-out"), options, resume, console)
+            console.print(f"[bold]{page}[/]", highlight=False, soft_wrap=True)
 
 
-def run(
-    name: str, out: Path, resume: bool, quick: bool, heads: tuple[str, ...], data: Path | None, seed: int, threads: int
-) -> None:
-    """Run the stages of an experiment that are not done yet."""
-    experiment = experiments.find(name)
-    from experiments.frame.stages import Options, run_experiment
-
-    options = Options(quick=quick, heads=heads, data=data, seed=seed, threads=threads)
-    console = make_console()
-    page = run_experiment(experiment, out, options, resume, console)
-    console.print(f"[bold]{page}[/]", highlight=False, soft_wrap=True)
+def list_experiments() -> None:
+    """Say what there is to run."""
+    width = max(map(len, experiments.EXPERIMENTS))
+    for name in experiments.EXPERIMENTS:
+        typer.echo(f"{name.ljust(width)}  {experiments.find(name).title}")
+    typer.echo("\nrun one by its name, e.g. `python -m experiments demo`; --help lists the options")
 
 
 def report(folder: Path | None) -> None:
@@ -78,6 +86,16 @@ def report(folder: Path | None) -> None:
         raise FileError(f"{folder / RECORDS} has no records of an experiment; pass the --out of one")
     page = redraw(experiments.find(card["experiment"]), folder)
     make_console().print(f"[bold]{page}[/]", highlight=False, soft_wrap=True)
+
+
+def documents() -> None:
+    """Write the figures in README and docs again, from the committed records."""
+    from experiments.frame.documents import ROOT, write_documents
+
+    changed = write_documents(map(experiments.find, experiments.EXPERIMENTS))
+    for path in changed:
+        typer.echo(f"written: {path.relative_to(ROOT)}")
+    typer.echo("" if changed else "README and docs already say what the records give", nl=not changed)
 
 
 def doctor() -> None:

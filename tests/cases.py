@@ -76,7 +76,7 @@ def backend(name: str) -> Iterator[None]:
 def exported_codes(index: ClassIndex) -> Array:
     """Return the bucket number of every class in every band, (classes, bands)."""
     codes = np.empty((index.classes, index.config.bands), np.uint32)
-    index._state.export_codes(codes)
+    index.state.core.export_codes(codes)
     return codes
 
 
@@ -85,14 +85,14 @@ def exported_sketch(index: ClassIndex, kind: str) -> tuple[Array, Array, Array]:
     bits = index.config.scan_bits if kind == "scan" else index.config.sketch_bits
     codes = np.empty((index.classes, bits // 8), np.uint8)
     factors, biases = np.empty(index.classes, np.int16), np.empty(index.classes, np.int16)
-    index._state.export_sketch(kind, codes, factors, biases)
+    index.state.core.export_sketch(kind, codes, factors, biases)
     return codes, factors, biases
 
 
 def exported_cells(index: ClassIndex) -> Array:
     """Return the cell of every class."""
     cells = np.empty(index.classes, np.uint16)
-    index._state.export_cells(cells)
+    index.state.core.export_cells(cells)
     return cells
 
 
@@ -101,9 +101,9 @@ def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options:
     kept = {
         "candidates": index.retrieve(queries, candidates, **options)[0],
         "shortlist": index.shortlist(queries, candidates, **options),
-        "norms": index._state.norms(),
-        "bias": index._state.bias(),
-        "removed": index._state.removed(),
+        "norms": index.state.core.norms(),
+        "bias": index.state.core.bias(),
+        "removed": index.state.core.removed(),
     }
     if index.config.bands:
         kept["codes"] = exported_codes(index)
@@ -112,9 +112,9 @@ def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options:
         if bits:
             names = (f"{kind} bits", f"{kind} factors", f"{kind} biases")
             kept |= dict(zip(names, exported_sketch(index, kind), strict=True))
-            kept[f"{kind} scales"] = np.array(index._state.sketch_scales(kind))
+            kept[f"{kind} scales"] = np.array(index.state.core.sketch_scales(kind))
     if index.config.cells:
-        kept |= {"cells": exported_cells(index), "cell radii": index._state.cell_radii()}
+        kept |= {"cells": exported_cells(index), "cell radii": index.state.core.cell_radii()}
     return kept
 
 

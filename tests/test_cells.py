@@ -5,6 +5,7 @@ import pytest
 from cases import Array, assert_same, backend, dense_logits, exported_cells, integers
 
 from manyclass import ClassIndex, ConfigError, HashConfig, _native
+from manyclass._cell_centres import Centres
 from manyclass._reference import cells as _cells
 
 
@@ -19,9 +20,9 @@ def clustered(classes: int, features: int, seed: int = 0) -> tuple[Array, Array]
 
 def nearest_by_definition(index: ClassIndex, rows: Array, bias: Array) -> Array:
     """Return which centre is nearest in float64, from the centres alone."""
-    centres = index._centres
+    centres = index.state.centres
     assert centres is not None
-    points = np.concatenate([rows - index._state.centre("scan"), bias[:, None]], axis=1).astype(np.float64)
+    points = np.concatenate([rows - index.state.core.centre("scan"), bias[:, None]], axis=1).astype(np.float64)
     ends = np.concatenate([centres.levels * centres.scale, centres.biases[:, None]], axis=1)
     return ((points[:, None] - ends[None]) ** 2).sum(-1).argmin(1)
 
@@ -44,19 +45,19 @@ def test_centres_do_not_depend_on_backend_threads_or_instruction_set(
         seen += [ClassIndex.build(rows, bias=bias, config=config, threads=threads) for threads in (1, 3)]
     with backend("reference"):
         seen.append(ClassIndex.build(rows, bias=bias, config=config))
-    first = seen[0]._centres
+    first = seen[0].state.centres
     for index in seen:
         assert first is not None
-        assert index._centres is not None
-        np.testing.assert_array_equal(index._centres.levels, first.levels)
-        np.testing.assert_array_equal(index._centres.biases, first.biases)
-        assert index._centres.scale == first.scale
+        assert index.state.centres is not None
+        np.testing.assert_array_equal(index.state.centres.levels, first.levels)
+        np.testing.assert_array_equal(index.state.centres.biases, first.biases)
+        assert index.state.centres.scale == first.scale
         np.testing.assert_array_equal(exported_cells(index), exported_cells(seen[0]))
 
 
 def test_another_seed_finds_other_centres() -> None:
     rows, _ = clustered(500, 16)
-    found = [ClassIndex.build(rows, config=HashConfig.flat_sketch(32, cells=20, seed=s))._centres for s in (0, 1)]
+    found = [ClassIndex.build(rows, config=HashConfig.flat_sketch(32, cells=20, seed=s)).state.centres for s in (0, 1)]
     assert found[0] is not None
     assert found[1] is not None
     assert (found[0].levels != found[1].levels).any()
@@ -77,14 +78,14 @@ def test_products_are_exact_at_their_largest(features: int, simd: None) -> None:
     query = np.ones(features, np.float32)
     expected = 127 * (levels.astype(np.int64) @ np.ones(features, np.int64))
     np.testing.assert_array_equal(
-        _cells.scores(query, _cells.Centres(levels, np.zeros(3, np.float32), 1.0), np.zeros(3)), expected
+        _cells.scores(query, Centres(levels, np.zeros(3, np.float32), 1.0), np.zeros(3)), expected
     )
     for name in _native.available_simd():
         _native.use_simd(name)
         index = ClassIndex.build(query[None] * 0, config=HashConfig.flat_sketch(32, cells=3))
-        index._set_centres(_cells.Centres(levels, np.zeros(3, np.float32), 1 / 127))
+        index.state.set_centres(Centres(levels, np.zeros(3, np.float32), 1 / 127))
         found = np.empty(5, np.uint16)
-        index._state.nearest_cells(np.tile(query, (5, 1)), np.zeros(5, np.float32), 2, found)
+        index.state.core.nearest_cells(np.tile(query, (5, 1)), np.zeros(5, np.float32), 2, found)
         np.testing.assert_array_equal(found, [1] * 5)
 
 
@@ -154,8 +155,8 @@ def test_a_class_that_moved_is_found_where_it_is_now() -> None:
 
 def nearest_by_backend(index: ClassIndex) -> Array:
     cells = np.empty(index.classes, np.uint16)
-    residuals = index.rows[: index.classes] - index._state.centre("scan")
-    index._state.nearest_cells(residuals, index._state.bias(), 1, cells)
+    residuals = index.rows[: index.classes] - index.state.core.centre("scan")
+    index.state.core.nearest_cells(residuals, index.state.core.bias(), 1, cells)
     return cells
 
 

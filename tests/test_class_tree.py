@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyclass import _native
-from manyclass._reference.class_tree import ReferenceTree
+from manyclass import _native, _reference
 
 Array = npt.NDArray[Any]
 
@@ -30,33 +29,33 @@ COUNTS: dict[str, list[int]] = {
 }
 
 
-def trees(counts: list[int]) -> tuple[_native.ClassTree, ReferenceTree]:
+def trees(counts: list[int]) -> tuple[_native.ClassTree, _reference.ClassTree]:
     array = np.array(counts, np.int64)
-    return _native.ClassTree(array), ReferenceTree(array)
+    return _native.ClassTree(array), _reference.ClassTree(array)
 
 
-def links(tree: ReferenceTree) -> tuple[Array, Array]:
+def links(tree: _reference.ClassTree) -> tuple[Array, Array]:
     size = tree.nodes + tree.classes
     parents, sides = np.empty(size, np.int64), np.empty(size, np.int8)
     tree.links(parents, sides)
     return parents, sides
 
 
-def paths(tree: ReferenceTree, targets: Array, threads: int = 2) -> tuple[Array, Array]:
+def paths(tree: _reference.ClassTree, targets: Array, threads: int = 2) -> tuple[Array, Array]:
     shape = (len(targets), tree.depth)
     nodes, sides = np.full(shape, 99, np.int64), np.full(shape, 99, np.int8)
     tree.paths(targets, nodes, sides, threads)
     return nodes, sides
 
 
-def log_probs(tree: ReferenceTree, weight: Array, bias: Array | None, x: Array, threads: int = 2) -> Array:
+def log_probs(tree: _reference.ClassTree, weight: Array, bias: Array | None, x: Array, threads: int = 2) -> Array:
     out = np.full((len(x), tree.classes), np.nan, np.float32)
     tree.log_probs(weight, bias, x, out, threads)
     return out
 
 
 def topk(
-    tree: ReferenceTree, weight: Array, bias: Array | None, x: Array, k: int, threads: int = 2
+    tree: _reference.ClassTree, weight: Array, bias: Array | None, x: Array, k: int, threads: int = 2
 ) -> tuple[Array, Array]:
     classes, best = np.full((len(x), k), 99, np.int64), np.full((len(x), k), np.nan, np.float32)
     tree.topk(weight, bias, x, classes, best, threads)
@@ -151,7 +150,7 @@ def test_topk_equals_sorting_all_classes(name: str, scale: float, simd: None) ->
 def test_equal_classes_come_in_order_of_their_numbers_as_in_the_definition() -> None:
     # Whole logits that saturate: sigmoid is exactly 1 or exactly ½, so many classes tie, some below a certain answer.
     counts = np.random.default_rng(1).integers(0, 9, 130).astype(np.int64)
-    native, reference = _native.ClassTree(counts), ReferenceTree(counts)
+    native, reference = _native.ClassTree(counts), _reference.ClassTree(counts)
     x = np.eye(4, dtype=np.float32)
     weight = np.random.default_rng(2).choice([0, 0, 200, -200], (native.nodes, 4)).astype(np.float32)
     for k in (1, 5, 64, 130):

@@ -11,7 +11,8 @@ from cases import PIPELINES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyclass import ClassIndex, ConfigError, HashConfig
+from manyclass import ClassIndex, ConfigError, HashConfig, _native
+from manyclass import config as config_module
 from manyclass._windows_and_signs import draw_signs, draw_windows
 
 # Presets and properties
@@ -263,3 +264,22 @@ BAD_PROBLEMS: list[tuple[dict[str, Any], str]] = [
 def test_an_impossible_problem_is_refused_by_name(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
         HashConfig.for_problem(**({"classes": 10**6, "features": 64} | changes))
+
+
+def test_the_core_has_the_same_limits() -> None:
+    stated = {name: getattr(config_module, name) for name in _native.limits()}
+    assert stated == _native.limits()
+    assert config_module.WINDOWS == (2, 4, 8, 16)
+
+
+def test_the_core_takes_the_largest_buckets_and_no_larger_ones() -> None:
+    def tables(codes: int) -> object:
+        offsets = np.tile(np.arange(2, dtype=np.uint32), (1, codes, 1))
+        sizes = {"features": 2, "bands": 1, "scan_bits": 0, "sketch_bits": 0, "cells": 0}
+        flags = {"skip_silent": False, "rescore": False, "blocked": True, "exact_keys": True}
+        permutations = np.arange(2, dtype=np.uint32)[None]
+        return _native.Index(permutations=permutations, offsets=offsets, signs=None, **sizes, **flags)
+
+    tables(config_module.MAX_BUCKET_BITS)
+    with pytest.raises(ValueError, match="too many codes per band"):
+        tables(config_module.MAX_BUCKET_BITS + 1)

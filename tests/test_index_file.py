@@ -1,4 +1,7 @@
-"""Saved indexes: the same answers after loading, every damage noticed, old files still read."""
+"""Saved indexes: the same answers after loading, every damage noticed, old files still read.
+
+Long because the list of arrays that do not fit together is long.
+"""
 
 import json
 import random
@@ -131,7 +134,7 @@ def small_file(path: Path) -> bytes:
 
 
 def test_every_flipped_bit_is_refused(tmp_path: Path) -> None:
-    """All bits of the preamble, and a sample of the rest; test_files.py takes every bit of a smaller file."""
+    """All bits of the preamble, and a sample of the rest; test_section_file.py takes every bit of a smaller file."""
     path = tmp_path / "index.mc"
     content = bytearray(small_file(path))
     header_end = 32 + struct.unpack_from("<I", content, 12)[0]
@@ -317,7 +320,7 @@ def test_the_golden_file_gives_the_stored_answer() -> None:
         np.testing.assert_array_equal(found.classes, stored["classes"])
         np.testing.assert_allclose(found.logits, stored["logits"], rtol=1e-4, atol=1e-4)
         assert index.names == [f"Größe {i} 木" for i in range(30)]
-        assert np.flatnonzero(index._state.removed()).tolist() == [4, 17]
+        assert np.flatnonzero(index.state.core.removed()).tolist() == [4, 17]
 
 
 def test_the_golden_file_hashes_as_today() -> None:

@@ -18,7 +18,7 @@ from cases import (
 )
 
 from manyclass import ClassIndex, HashConfig, _native
-from manyclass._reference import stages as spec
+from manyclass._reference import winner_codes as spec
 from manyclass._windows_and_signs import draw_windows
 
 SIZES = [(classes, 40) for classes in (1, 31, 32, 33, 70, 333)] + [
@@ -46,7 +46,7 @@ def assert_logits_match(left: ClassIndex, right: ClassIndex, queries: Array, can
     ids, logits = left.retrieve(queries, candidates)
     _, expected = right.retrieve(queries, candidates)
     count, present = left.classes, ids >= 0
-    allowed = np.take_along_axis(rounding(left.rows[:count], left._state.bias(), queries), np.maximum(ids, 0), 1)
+    allowed = np.take_along_axis(rounding(left.rows[:count], left.state.core.bias(), queries), np.maximum(ids, 0), 1)
     assert (np.abs(logits[present] - expected[present]) <= allowed[present]).all()
     assert (logits[~present] == -np.inf).all()
 
@@ -91,7 +91,7 @@ def test_raw_bfloat16_bits_are_read_as_the_upper_half_of_a_float32(pipeline: str
         _native.use_simd(name)
         wide = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
         narrow = ClassIndex.build(rows, bias=bias, config=PIPELINES[pipeline])
-        narrow._state.bind_rows(bits, 3)
+        narrow.state.core.bind_rows(bits, 3)
         narrow.refresh(slice(None))
         assert_same(integers(wide, queries), integers(narrow, queries))
         np.testing.assert_allclose(wide.search(queries).logits, narrow.search(queries).logits, rtol=1e-5, atol=1e-5)

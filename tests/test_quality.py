@@ -24,8 +24,8 @@ def brute_force(
 ) -> Quality:
     """Return the figures by their definitions, one query at a time."""
     logits = dense_logits(index.rows, bias, queries)
-    if len(index._state.removed()):
-        logits[:, index._state.removed() != 0] = -np.inf
+    if len(index.state.core.removed()):
+        logits[:, index.state.core.removed() != 0] = -np.inf
     recall, agreement, missed, right, exactly_right = [], [], [], [], []
     for q, row in enumerate(logits):
         ids, _ = index.retrieve(queries[q], candidates)

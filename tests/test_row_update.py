@@ -6,7 +6,7 @@ from cases import Array
 
 from manyclass import _native
 from manyclass._reference import row_update as spec
-from manyclass._reference.row_update import RowRule
+from manyclass._row_rule import RowRule
 
 RULES = {
     "sgd": RowRule.sgd(lr=0.1),

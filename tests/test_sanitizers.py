@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +90,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     shutil.copytree(ROOT / "src" / "manyclass", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     shutil.copy(next(folder.glob("_native*.so")), package)
     libraries = [output("gcc", f"-print-file-name={name}") for name in ("libasan.so", "libubsan.so", "libstdc++.so")]
-    paths = [str(package.parent), str(ROOT / "tests"), sysconfig.get_paths()["purelib"]]
+    paths = [str(package.parent), str(ROOT / "tests"), str(Path(np.__file__).parents[1])]
     # -S: an editable installation would otherwise put its own manyclass first.
     return ["env", f"LD_PRELOAD={':'.join(libraries)}", f"PYTHONPATH={':'.join(paths)}", sys.executable, "-S", "-B"]
 

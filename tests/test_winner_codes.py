@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyclass import ClassIndex, HashConfig
-from manyclass._reference import stages as spec
+from manyclass._reference import winner_codes as spec
 from manyclass._windows_and_signs import draw_windows
 
 

@@ -6,7 +6,7 @@ namespace {
 
 constexpr size_t kLanes = 16;
 
-// Sixteen running sums, folded 8+8, 4+4, 2+2, 1+1: the order that the reference module spells out.
+// Sixteen running sums, folded 8+8, 4+4, 2+2, 1+1: the order that _reference/vector_math.py spells out.
 template <class Term>
 float lane_sum(size_t n, Term term) {
     float sums[kLanes] = {};

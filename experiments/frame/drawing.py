@@ -1,9 +1,11 @@
-"""One look for all figures: quiet axes, labels on the lines instead of a legend, manyclass in front.
+"""One look for all figures: quiet axes, names at the ends of lines instead of a legend, manyclass in front.
 
-matplotlib is loaded by the first figure, not by importing this.
+A figure is a `canvas`, on whose axes `draw_lines` draws, and which `save` writes. matplotlib is loaded by the first
+figure, not by importing this.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,6 +67,33 @@ def canvas(
     return figure, list(axes.flat)
 
 
+@dataclass(frozen=True)
+class Line:
+    """A curve with a name. style: matplotlib's line options, with a color; name "": it gets no label."""
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    style: dict[str, Any]
+
+
+def draw_lines(axis: "Axes", lines: Iterable[Line], gap: float = 0.065, **settings: Any) -> None:
+    """Draw lines, apply matplotlib's axis settings (scale, limits, labels, title), and name each line at its end.
+
+    Logarithmic axes are ticked in plain numbers. gap: least distance of two names, as a share of the axis's height.
+    """
+    lines = [line for line in lines if len(line.x)]
+    for line in lines:
+        axis.plot(line.x, line.y, **line.style)
+    axis.set(**settings)
+    for scale, of_axis in (("xscale", axis.xaxis), ("yscale", axis.yaxis)):
+        if settings.get(scale) == "log":
+            one_two_five(of_axis)
+    ends = [(line.name, line.y[-1], line.style["color"]) for line in lines if line.name]
+    if ends:
+        label_ends(axis, ends, gap)
+
+
 def line_style(peer: str) -> dict[str, Any]:
     """Return matplotlib line options for a peer; manyclass is thick and drawn above the others."""
     own = peer.startswith("manyclass")
@@ -97,6 +126,11 @@ def one_two_five(axis: "Axis") -> None:
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
+def in_plain_numbers(axis: "Axis") -> None:
+    """Label the ticks of a linear axis as one writes numbers: 0, 0.5, 1,000."""
+    axis.set_major_formatter(lambda value, _: f"{value:,g}")
 
 
 def in_percent(axis: "Axis") -> None:

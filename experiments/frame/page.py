@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from experiments.frame.inline_svg import inline_svg
-from manyclass._section_file import replacement, write_all
+from manyclass._atomic_file import replacement, write_all
 from manyclass.errors import InputError
 
 __all__ = ["Fact", "Figure", "Page", "Section", "Table", "Text", "write_page"]

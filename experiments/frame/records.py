@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -61,3 +62,14 @@ class Records:
         """Return the seconds of a finished stage; training counts as its result says, killed sessions included."""
         told = [self.last(kind=kind, stage=stage) or {} for kind in ("stage_end", "result")]
         return float(max(record.get("seconds", 0) for record in told))
+
+    def seconds_of_killed_sessions(self, stage: str) -> float:
+        """Return what earlier sessions spent on a stage, each from its start to its last record."""
+        spent, begun, last = 0.0, None, None
+        for record in self.select(stage=stage):
+            moment = datetime.fromisoformat(record["time"])
+            if record.get("kind") == "stage_start":
+                spent += (last - begun).total_seconds() if begun and last else 0
+                begun = moment
+            last = moment
+        return spent + ((last - begun).total_seconds() if begun and last else 0)

@@ -1,19 +1,19 @@
-"""How an experiment runs: a list of stages, each resumable, with a page that is redrawn after every one of them."""
+"""What an experiment is, and how it runs: stage by stage, each resumable, with a page redrawn after every one."""
 
+import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 
 from experiments.frame.needs import Need
-from experiments.frame.page import Page, write_page
+from experiments.frame.page import Page, Table, write_page
 from experiments.frame.records import Records
+from experiments.frame.terminal import announce, print_table
 from manyclass._backend import default_threads
 from manyclass.errors import ConfigError
 from manyclass.training.progress import Show, progress_bar, progress_lines, spoken_time
@@ -23,35 +23,52 @@ RECORDS, FIGURES, CACHE = "records.jsonl", "figures", "cache"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a user may choose. heads: only these (empty: all); data: a folder of images; threads: to compute with."""
+    """What a user may choose."""
 
-    quick: bool = False
-    heads: tuple[str, ...] = ()
-    data: Path | None = None
+    quick: bool = False  # small, from data that the experiment makes itself
+    heads: tuple[str, ...] = ()  # only these output layers; empty: all
+    data: Path | None = None  # a folder of the user's own
     seed: int = 0
-    threads: int = field(default_factory=default_threads)
+    threads: int = field(default_factory=default_threads)  # to compute with
+    stages: tuple[str, ...] = ()  # only these stages; empty: all
 
     def fixed(self) -> dict[str, Any]:
         """Return what must be the same in all sessions of a run, as JSON reads it back."""
         data = None if self.data is None else str(self.data)
         return {"quick": self.quick, "heads": list(self.heads), "data": data, "seed": self.seed}
 
+    def heads_among(self, known: Iterable[str]) -> list[str]:
+        """Return which of an experiment's output layers are wanted, in the experiment's order."""
+        known = list(known)
+        for head in self.heads:
+            if head not in known:
+                raise ConfigError(f"--head {head}: there is no such output layer; give one of {', '.join(known)}")
+        return [head for head in known if not self.heads or head in self.heads]
+
 
 @dataclass(frozen=True)
 class Stage:
-    """A part of an experiment. minutes: expected on 2 cores. run asks `records.done(...)` before each piece of work."""
+    """A part of an experiment. minutes: expected on 2 cores; after: the stages whose results it uses.
+
+    `run` asks `records.done(...)` before each piece of work, so that a killed stage goes on where it was.
+    """
 
     name: str
     title: str
     minutes: float
     run: Callable[["Run"], None]
+    after: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What the command needs: stages in order, and the page made of records (figure files go to the folder given).
+    """All that the commands need to know of an experiment.
 
-    needs: what must be installed for it, for `manyclass doctor`.
+    stages: in order. page: made of records alone; figure files go to the folder given.
+    needs: what must be installed for it, beside what all experiments use.
+    documents: name → Markdown that stands between the markers of that name in README and docs.
+    table: printed at the end of a run.
+    replaces: a new run takes the place of the one that is in its folder, because it takes minutes and not hours.
     """
 
     name: str
@@ -59,6 +76,9 @@ class Experiment:
     stages: Callable[[Options], list[Stage]]
     page: Callable[[Records, Path], Page]
     needs: Callable[[], list[Need]] = list
+    documents: Callable[[Records], dict[str, str]] = lambda records: {}
+    table: Callable[[Records], Table] | None = None
+    replaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,25 +107,29 @@ class Run:
 def run_experiment(experiment: Experiment, out: Path, options: Options, resume: bool, console: Console) -> Path:
     """Run the stages that are not done, redraw the page after each, and return the page's path."""
     records = Records(out / RECORDS)
-    _check(experiment, records, options, resume)
     stages = experiment.stages(options)
-    announce(stages, records, options, console)
-    if not all(records.done(kind="stage_end", stage=stage.name) for stage in stages):
+    wanted = wanted_stages(stages, records, options.stages)
+    prepare_folder(experiment, records, options, resume)
+    announce(stages, records, options.threads, console)
+    if not all(records.done(kind="stage_end", stage=stage.name) for stage in wanted):
         records.write_card(experiment.name, seed=options.seed, threads=options.threads, options=options.fixed())
     run = Run(out, options, records, console)
     for number, stage in enumerate(stages, start=1):
-        if records.done(kind="stage_end", stage=stage.name):
+        if stage not in wanted or records.done(kind="stage_end", stage=stage.name):
             continue
         console.print(f"[bold]{number}/{len(stages)} {stage.name}[/]: {stage.title}", highlight=False)
-        before = seconds_of_killed_sessions(records, stage.name)
+        before = records.seconds_of_killed_sessions(stage.name)
         records.write(kind="stage_start", stage=stage.name)
         started = time.perf_counter()
         stage.run(run)
         seconds = time.perf_counter() - started
         records.write(kind="stage_end", stage=stage.name, seconds=before + seconds)
         console.print(f"  done in {spoken_time(seconds)}", highlight=False)
-        _redraw_or_say_why_not(experiment, out, console)
-    return redraw(experiment, out)
+        redraw_unless_it_fails(experiment, out, console)
+    page = redraw(experiment, out)
+    if experiment.table is not None:
+        print_table(experiment.table(records), console)
+    return page
 
 
 def redraw(experiment: Experiment, out: Path) -> Path:
@@ -113,54 +137,42 @@ def redraw(experiment: Experiment, out: Path) -> Path:
     return write_page(experiment.page(Records(out / RECORDS), out / FIGURES), out)
 
 
-def announce(stages: list[Stage], records: Records, options: Options, console: Console) -> None:
-    """Print which stages there are, which of them are done, and how long the others will take."""
-    scale = pace(stages, records, options.threads)
-    table = Table(title_justify="left", box=None, pad_edge=False)
-    for column, justify in (("stage", "left"), ("what", "left"), ("time", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    left = 0.0
-    for stage in stages:
-        end = records.last(kind="stage_end", stage=stage.name)
-        expected = 60 * stage.minutes * scale
-        left += 0 if end else expected
-        spoken = (
-            f"done in {spoken_time(records.seconds_spent(stage.name))}" if end else f"about {spoken_time(expected)}"
-        )
-        table.add_row(stage.name, stage.title, spoken, style="dim" if end else "")
-    console.print(table)
-    threads = "1 thread" if options.threads == 1 else f"{options.threads} threads"
-    console.print(f"in all about {spoken_time(left)} to go, with {threads}", highlight=False)
+def redraw_unless_it_fails(experiment: Experiment, out: Path, console: Console) -> None:
+    """Redraw between two stages. A failure is only told: hours of measurements go on, and the end draws once more."""
+    try:
+        redraw(experiment, out)
+    except Exception as error:
+        console.print(f"[yellow]the page could not be drawn ({error!r}); the run goes on[/]", highlight=False)
 
 
-def pace(stages: list[Stage], records: Records, threads: int) -> float:
-    """Return by what to multiply the expected times: measured on the stages that are done, else from the threads."""
-    ends = {end["stage"]: records.seconds_spent(end["stage"]) for end in records.select(kind="stage_end")}
-    expected = sum(60 * stage.minutes for stage in stages if stage.name in ends)
-    if expected >= 60:
-        return float(sum(ends[stage.name] for stage in stages if stage.name in ends) / expected)
-    return min(2.0, max(0.5, 2 / threads))  # a guess: not everything gains from more threads
+def wanted_stages(stages: list[Stage], records: Records, names: tuple[str, ...]) -> list[Stage]:
+    """Return the stages of these names, all if there are none; what they use must be done or be among them."""
+    known = [stage.name for stage in stages]
+    for name in names:
+        if name not in known:
+            raise ConfigError(f"--stage {name}: there is no such stage; give one of {', '.join(known)}")
+    wanted = [stage for stage in stages if not names or stage.name in names]
+    for stage in wanted:
+        for earlier in stage.after:
+            if names and earlier not in names and not records.done(kind="stage_end", stage=earlier):
+                raise ConfigError(f"--stage {stage.name} uses what stage {earlier} leaves, which is not done; "
+                                  f"add --stage {earlier}")  # fmt: skip
+    return wanted
 
 
-def seconds_of_killed_sessions(records: Records, stage: str) -> float:
-    """Return what earlier sessions spent on a stage, each from its start to its last record."""
-    spent, begun, last = 0.0, None, None
-    for record in records.select(stage=stage):
-        moment = datetime.fromisoformat(record["time"])
-        if record.get("kind") == "stage_start":
-            spent += (last - begun).total_seconds() if begun and last else 0
-            begun = moment
-        last = moment
-    return spent + ((last - begun).total_seconds() if begun and last else 0)
-
-
-def _check(experiment: Experiment, records: Records, options: Options, resume: bool) -> None:
+def prepare_folder(experiment: Experiment, records: Records, options: Options, resume: bool) -> None:
+    """Refuse a folder with a run that this one would spoil; where the experiment replaces its runs, empty it."""
     card = records.last(kind="card")
     if card is None:
         return
     folder = records.path.parent
     if card["experiment"] != experiment.name:
         raise ConfigError(f"out={folder} holds a run of {card['experiment']!r}; choose another --out")
+    if not resume and experiment.replaces:
+        records.path.unlink()
+        for name in (FIGURES, CACHE):
+            shutil.rmtree(folder / name, ignore_errors=True)
+        return
     if not resume:
         raise ConfigError(f"out={folder} already holds a run; go on with it by --resume or choose another --out")
     for name, value in options.fixed().items():
@@ -168,11 +180,3 @@ def _check(experiment: Experiment, records: Records, options: Options, resume: b
         if before != value:
             raise ConfigError(f"{name}={value} but the run in out={folder} was started with {name}={before}; "
                               f"resume with the same options or choose another --out")  # fmt: skip
-
-
-def _redraw_or_say_why_not(experiment: Experiment, out: Path, console: Console) -> None:
-    """Keep hours of measurements going where a drawing fails: the records are there, and the end draws once more."""
-    try:
-        redraw(experiment, out)
-    except Exception as error:  # whatever it is, it is said now and raised at the end
-        console.print(f"[yellow]the page could not be drawn ({error!r}); the run goes on[/]", highlight=False)

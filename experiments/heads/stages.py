@@ -1,77 +1,69 @@
-"""All figures of the PyTorch heads: `make bench-heads`. Each stage is resumable and says beforehand what it takes."""
+"""The stages of the experiment in order."""
 
-import argparse
-import os
-import subprocess
-import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from rich.console import Console
-
-from experiments.index.records import RESULTS, Log
-
-HEAD_RESULTS = RESULTS / "heads"
-console = Console()
-
-# torch's OpenMP threads spin after each operation and take a core from the native pool: on 2 cores one step of a head
-# took 148 ms with spinning threads and 56 ms with waiting ones. libgomp reads this when it is loaded, hence a process
-# of its own for every stage. The same for all contestants, full softmax included.
-ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE"}
+from experiments.datasets import wordnet
+from experiments.frame.needs import Need
+from experiments.frame.page import Page
+from experiments.frame.records import Records
+from experiments.frame.stages import Experiment, Options, Run, Stage
+from experiments.heads.sizes import sizes_of
 
 
-def stages(threads: int) -> dict[str, tuple[str, Callable[[], None]]]:
-    """Return name → (what it takes, what to call)."""
-    from experiments.heads import demo as head_demo
-    from experiments.heads import learning as head_learning
-    from experiments.heads import steps as head_steps
-    from experiments.heads import tail as head_tail
+def stages(options: Options) -> list[Stage]:
+    """Return the stages in order, with the minutes they take on 2 cores."""
+    # torch is loaded when something is to be run, not by `report` and `doctor`
+    from experiments.heads import learning, same_seconds, steps, tail
+    from experiments.heads.contestants import HEADS
 
-    log = lambda name: Log(HEAD_RESULTS / f"{name}.jsonl", threads)  # noqa: E731
-    return {
-        "steps": ("about 8 minutes, 16 GB of memory", lambda: head_steps.run(log("steps"))),
-        "paper_setting": (
-            "about 4 minutes, 12 GB of memory",
-            lambda: head_steps.run_paper_setting(log("paper_setting")),
-        ),
-        "learning": (
-            "about 25 minutes, plus the embedding of WordNet once",
-            lambda: head_learning.run(log("learning"), "learning"),
-        ),
-        "momentum": ("about 2 minutes", lambda: head_learning.run(log("momentum"), "momentum")),
-        "refresh": ("about 4 minutes", lambda: head_learning.run(log("refresh"), "refresh")),
-        "tail": ("under a minute", lambda: head_tail.run(log("tail"))),
-        "demo": ("about 14 minutes", lambda: head_demo.run(log("demo"))),
-    }
+    sizes = sizes_of(options.quick)
+    heads = options.heads_among(HEADS)
+    learners = [head for head in ("full", "candidate", "wta") if head in heads]
+    timed = [name for name in steps.STEP_HEADS if name.partition(", ")[0] in heads]
 
+    def stage(name: str, title: str, full: float, quick: float, run: Callable[[Run], None]) -> Stage:
+        # what a title has in brackets is true of the full run only
+        return Stage(name, title.partition(" (")[0], quick, run) if options.quick else Stage(name, title, full, run)
 
-def run_apart(name: str, threads: int) -> None:
-    """Run one stage in a process that starts with our environment."""
-    command = [sys.executable, "-m", "experiments.heads.stages", "--here", "--threads", str(threads), name]
-    if subprocess.run(command, env={**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}).returncode:
-        raise SystemExit(f"stage {name} did not finish; start it again and it goes on where it stopped")
+    def learn(stage: str, runs: list[learning.LearningRun]) -> Callable[[Run], None]:
+        return lambda run: learning.run_learning(run, stage, sizes.learning, runs)
 
-
-def main() -> None:
-    """Run the stages asked for, all by default, then draw."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stages", nargs="*", help="names of stages; all by default")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--here", action="store_true", help="run in this process, with its environment; draw nothing")
-    arguments = parser.parse_args()
-    known = stages(arguments.threads)
-    for name in arguments.stages or known:
-        if name not in known:
-            parser.error(f"stage {name!r} is unknown; choose from {', '.join(known)}")
-        if arguments.here:
-            known[name][1]()
-        else:
-            console.rule(f"{name}: {known[name][0]}")
-            run_apart(name, arguments.threads)
-    if not arguments.here:
-        from experiments.heads import figures as head_figures
-
-        head_figures.draw_all(HEAD_RESULTS, console)
+    return [
+        stage("steps", "time of a step against classes (16 GB of memory)", 8, 0.15,
+              lambda run: steps.run_steps(run, "steps", sizes.steps, timed)),
+        stage("paper_setting", "time of a step in the paper's second setting (12 GB)", 4, 0.1,
+              lambda run: steps.run_steps(run, "paper_setting", [sizes.paper_setting], timed)),
+        stage("learning", "accuracy against steps, beside full softmax", 25, 0.3,
+              learn("learning", learning.learning_runs(sizes.learning, learners))),
+        stage("momentum", "the same with momentum kept per row", 2, 0.15,
+              learn("momentum", learning.momentum_runs(sizes.learning))),
+        stage("refresh", "the same with other ways to re-hash", 4, 0.3,
+              learn("refresh", learning.refresh_runs(sizes.learning))),
+        stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
+              lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
+        stage("demo", "accuracy after the same seconds, every head", 14, 0.25,
+              lambda run: same_seconds.run_same_seconds(run, sizes.demo, heads)),
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+def page(records: Records, figures: Path) -> Page:
+    """Return the page of the experiment."""
+    from experiments.heads.page import make_page
+
+    return make_page(records, figures)
+
+
+def documents(records: Records) -> dict[str, str]:
+    """Return the figures that README and docs give from these records."""
+    from experiments.heads.documents import texts
+
+    return texts(records)
+
+
+def needs() -> list[Need]:
+    """Return what WordNet's glosses, one of the tasks, are made from."""
+    return wordnet.needs()
+
+
+EXPERIMENT = Experiment("heads", "Output layers in training: steps, curves, biases", stages, page, needs, documents)

@@ -1,74 +1,101 @@
-"""Markdown tables of the heads, made from the records, and the curves that tables and figures share."""
+"""The tables of the experiment, from the records: the same for its page and for the documents; and shared curves."""
 
 from statistics import mean
 
-Curve = list[tuple[float, float]]
+from experiments.frame.page import Table
+from experiments.frame.records import Record, Records
+from experiments.frame.wording import ABSENT, number, percent, times, whole
 
-STEP_HEADS = {
-    "shared": "manyclass, shared candidates",
-    "shared, momentum at once": "… momentum at once (default of `RowSGD`)",
-    "shared, plain fused": "… plain SGD, fused",
-    "own": "manyclass, own candidates, no tail",
-    "own, plain fused": "… plain SGD, fused",
+Curve = list[tuple[float, float]]
+STAGES = ("steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo")
+NAMES = {
+    "full": "full softmax",
+    "candidate": "candidate softmax (manyclass)",
+    "own candidates": "candidate softmax, own candidates",
+    "wta": "the paper's literal rule",
+    "hierarchical": "hierarchical softmax",
+    "sampled": "sampled softmax",
+}
+STEP_NAMES = {
+    "candidate": "candidate softmax (manyclass)",
+    "candidate, momentum at once": "… momentum at once (default of RowSGD)",
+    "candidate, plain fused": "… plain SGD, fused",
+    "own candidates": "candidate softmax, own candidates, no tail",
+    "own candidates, plain fused": "… plain SGD, fused",
     "hierarchical": "hierarchical softmax",
     "sampled": "sampled softmax, 512 samples",
-    "full softmax": "full softmax",
+    "full": "full softmax",
 }
+MOMENTUM_STEPS = (500, 1000, 1500, 3000)
 
 
-def newest(records: list[dict], *fields: str) -> dict[tuple, dict]:
-    """Return the last record of every combination of fields, in the order of first appearance."""
-    return {tuple(record[field] for field in fields): record for record in records}
+def newest(records: Records, stage: str, *fields: str) -> dict[tuple[object, ...], Record]:
+    """Return the last result of a stage for every combination of fields, in the order of first appearance."""
+    return {tuple(found[field] for field in fields): found for found in records.select(stage=stage, kind="result")}
 
 
-def table(header: list[str], rows: list[list[str]], left: int = 1) -> str:
-    """Return a markdown table; the first `left` columns are text, the others numbers."""
-    lines = [header, ["---"] * left + ["---:"] * (len(header) - left), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
-
-
-def steps_table(records: list[dict]) -> str:
+def steps_table(records: Records) -> Table:
     """Return milliseconds of a training step for every head and number of classes, with the growth."""
-    found = newest(records, "head", "classes")
-    sizes = sorted({classes for _, classes in found})
+    found = newest(records, "steps", "head", "classes")
+    sizes = sorted({record["classes"] for record in found.values()})
+    first, last = sizes[1 if len(sizes) > 2 else 0], sizes[-1]  # the smallest of many fits the cache
     rows = []
-    for head, label in STEP_HEADS.items():
-        times = [found[head, size]["step_ms"] if (head, size) in found else None for size in sizes]
-        if any(times):
-            ends = [found.get((head, size)) for size in (100_000, 10_000_000)]
-            growth = f"{ends[1]['step_ms'] / ends[0]['step_ms']:.1f}×" if all(ends) else "–"  # type: ignore[index]
-            rows.append([label, *(_number(time) for time in times), growth])
-    return table(["ms per step", *(f"{size:,}" for size in sizes), "100,000 → 10 million"], rows)
+    for head, label in STEP_NAMES.items():
+        spent = {size: found[head, size]["step_ms"] for size in sizes if (head, size) in found}
+        if spent:
+            growth = times(spent[last] / spent[first]) if {first, last} <= spent.keys() else ABSENT
+            rows.append([label, *(number(spent.get(size)) for size in sizes), growth])
+    columns = ["ms per step", *map(whole, sizes), f"{whole(first)} → {whole(last)}"]
+    return Table(columns, rows, "Milliseconds of a step by the number of classes.")
 
 
-def ratios_table(records: list[dict], classes: int) -> str:
+def parts_table(records: Records, stage: str, classes: int) -> Table:
     """Return, at one size, the parts of a step and its ratio to full and to hierarchical softmax."""
-    found = {head: record for (head, size), record in newest(records, "head", "classes").items() if size == classes}
-    full, tree = found.get("full softmax"), found.get("hierarchical")
+    found = {
+        record["head"]: record
+        for record in newest(records, stage, "head", "classes").values()
+        if record["classes"] == classes
+    }
+    full, tree = found.get("full"), found.get("hierarchical")
     rows = [
         [
             label,
-            *(_number(found[head][part]) for part in ("forward_ms", "backward_ms", "update_ms", "step_ms")),
-            f"{full['step_ms'] / found[head]['step_ms']:,.0f}×" if full else "–",
-            f"{found[head]['step_ms'] / tree['step_ms']:,.1f}×" if tree else "–",
-            f"{found[head]['distinct_classes']:,.0f}" if found[head]["distinct_classes"] else "–",
-            f"{found[head]['peak_bytes_per_class']:,.0f}",
+            *(number(record[part]) for part in ("forward_ms", "backward_ms")),
+            "in backward" if "fused" in head else number(record["update_ms"]),
+            number(record["step_ms"]),
+            times(full["step_ms"] / record["step_ms"]) if full else ABSENT,
+            times(record["step_ms"] / tree["step_ms"]) if tree else ABSENT,
+            whole(record["distinct_classes"] or None),
+            whole(record["peak_bytes_per_class"]),
         ]
-        for head, label in STEP_HEADS.items()
-        if head in found
+        for head, label in STEP_NAMES.items()
+        if (record := found.get(head))
     ]
-    parts = ["forward", "backward", "update", "step, ms"]
-    others = ["faster than full", "of the hierarchical step", "distinct classes", "peak bytes per class"]
-    text = table([f"{classes:,} classes", *parts, *others], rows)
-    floor = next(iter(found.values()), {}).get("row_floor")
-    return text + (
-        f"\nRows alone, (K + 1) / log2 N, would make it {floor:.0f}× the hierarchical step.\n" if floor else ""
-    )
+    columns = [f"{whole(classes)} classes", "forward", "backward", "update", "step, ms", "faster than full",
+               "of the tree's step", "distinct classes", "peak bytes per class"]  # fmt: skip
+    caption = "Milliseconds by part; peak memory is that of the whole process, Python and torch included."
+    return Table(columns, rows, caption)
+
+
+def middle_size(records: Records) -> int:
+    """Return the number of classes at which the parts of a step are shown: the largest with a full softmax."""
+    sizes: list[int] = [found["classes"] for found in records.select(stage="steps", kind="result", head="full")]
+    every: list[int] = [found["classes"] for found in records.select(stage="steps", kind="result")]
+    return max(sizes or every)
+
+
+def learning_groups(records: Records) -> dict[tuple[str, str], dict[str, list[Curve]]]:
+    """Return (task, trunk) → head → the curves of its seeds."""
+    groups: dict[tuple[str, str], dict[str, list[Curve]]] = {}
+    for found in newest(records, "learning", "task", "trunk", "head", "seed").values():
+        heads = groups.setdefault((found["task"], found["trunk"]), {})
+        heads.setdefault(found["head"], []).append([(step, share) for step, share in found["curve"]])
+    return groups
 
 
 def mean_curve(curves: list[Curve]) -> Curve:
     """Return the mean of curves that were read at the same places."""
-    return [(points[0][0], mean(value for _, value in points)) for points in zip(*curves, strict=False)]
+    return [(points[0][0], mean(value for _, value in points)) for points in zip(*curves, strict=True)]
 
 
 def steps_to(curve: Curve, level: float) -> float | None:
@@ -81,84 +108,93 @@ def steps_to(curve: Curve, level: float) -> float | None:
     return None
 
 
-def learning_groups(records: list[dict]) -> dict[tuple[str, str], dict[str, list[Curve]]]:
-    """Return (task, trunk) → head → the curves of its seeds."""
-    groups: dict[tuple[str, str], dict[str, list[Curve]]] = {}
-    for (task, trunk, head, _), record in newest(records, "task", "trunk", "head", "seed").items():
-        groups.setdefault((task, trunk), {}).setdefault(head, []).append([tuple(point) for point in record["curve"]])
-    return groups
-
-
-def learning_table(records: list[dict]) -> str:
+def learning_table(records: Records) -> Table:
     """Return final accuracy, its share of full softmax's, and steps to 90% of full softmax's final accuracy."""
     rows = []
     for (task, trunk), heads in learning_groups(records).items():
-        full = mean_curve(heads.get("full softmax", []))
+        full = mean_curve(heads["full"]) if "full" in heads else None
         for head, curves in heads.items():
-            line, ends = mean_curve(curves), [curve[-1][1] for curve in curves]
-            reached = steps_to(line, 0.9 * full[-1][1]) if full else None
-            share = f"{mean(ends) / full[-1][1]:.1%}" if full else "–"
-            spread = f"{min(ends):.3f} to {max(ends):.3f}"
-            steps = "not reached" if reached is None else f"{reached:,.0f}"
-            rows.append([task, trunk, head, f"{mean(ends):.3f}", spread, share, steps])
-    final = ["final accuracy", f"of {_seeds(records)} seeds", "of full softmax's", "steps to 90% of full's"]
-    return table(["task", "trunk", "head", *final], rows, left=3)
+            ends = [curve[-1][1] for curve in curves]
+            cells = [ABSENT, ABSENT]
+            if full and full[-1][1]:
+                reached = steps_to(mean_curve(curves), 0.9 * full[-1][1])
+                cells = [percent(mean(ends) / full[-1][1]), "not reached" if reached is None else whole(reached)]
+            rows.append([task, trunk, NAMES[head], percent(mean(ends)), least_to_most(ends), *cells])
+    columns = ["task", "trunk", "head", "final accuracy", of_seeds(records, "learning"),
+               "of full softmax's", "steps to 90% of full's"]  # fmt: skip
+    return Table(columns, rows, "Accuracy on new examples, judged by the exact best class.", "lll" + "r" * 4)
 
 
-def refresh_table(records: list[dict]) -> str:
+def least_to_most(values: list[float]) -> str:
+    """Return the range of some shares; a dash where there is but one."""
+    return f"{percent(min(values))} to {percent(max(values))}" if len(values) > 1 else "one seed"
+
+
+def of_seeds(records: Records, stage: str) -> str:
+    """Return the head of a column of ranges."""
+    seeds = len({found["seed"] for found in records.select(stage=stage, kind="result")})
+    return f"of {seeds} seeds" if seeds > 1 else "of all seeds"
+
+
+def momentum_table(records: Records) -> Table:
+    """Return accuracy after so many steps: lazy momentum, momentum at once, and full softmax with torch's."""
+    lazy = newest(records, "momentum", "task", "trunk", "seed")
+    usual = newest(records, "learning", "task", "trunk", "seed", "head")
+    rows: dict[str, list[str]] = {"lazy": [], "at once": [], "full softmax, torch's SGD": []}
+    heads: list[str] = []
+    for task, trunk, seed in lazy:
+        compared = [lazy[task, trunk, seed], *(usual.get((task, trunk, seed, head)) for head in ("candidate", "full"))]
+        steps = [step for step, _ in lazy[task, trunk, seed]["curve"]]
+        shown = [step for step in MOMENTUM_STEPS if step in steps] or steps[-1:]
+        heads += [f"{trunk}: {whole(step)}" for step in shown]
+        for row, found in zip(rows.values(), compared, strict=True):
+            reached = dict(map(tuple, found["curve"])) if found else {}
+            row += [percent(reached.get(step)) for step in shown]
+    return Table(["steps", *heads], [[name, *cells] for name, cells in rows.items()], "Accuracy after so many steps.")
+
+
+def refresh_table(records: Records) -> Table:
     """Return recall and accuracy for every way of refreshing."""
-    found = newest(records, "head", "trunk")
-    kinds = list(dict.fromkeys(trunk for _, trunk in found))
-    rows = []
+    found = newest(records, "refresh", "head").values()
     # "touched first" before the rounds, and those by their length
-    for head in sorted(dict.fromkeys(head for head, _ in found), key=lambda head: (head[0] == "r", len(head), head)):
-        cells = []
-        for kind in kinds:
-            record = found.get((head, kind))
-            cells += [f"{record['mean_recall']:.3f}", f"{record['curve'][-1][1]:.3f}"] if record else ["–", "–"]
-        rows.append([head, *cells])
-    return table(["refresh", *(f"{kind}: {what}" for kind in kinds for what in ("recall@10", "accuracy"))], rows)
+    ordered = sorted(found, key=lambda run: (run["head"][0] == "r", len(run["head"]), run["head"]))
+    rows = [[run["head"], percent(run["mean_recall"]), percent(run["curve"][-1][1])] for run in ordered]
+    return Table(["refresh", "mean recall@10", "final accuracy"], rows, "Recall is the mean of what the meter read.")
 
 
-def tail_table(records: list[dict]) -> str:
+def tail_table(records: Records) -> Table:
     """Return what the number of samples does to normaliser, loss and gradient."""
+    found = sorted(newest(records, "tail", "samples").values(), key=lambda record: int(record["samples"]))
     rows = [
         [
-            f"{samples:,}",
+            whole(record["samples"]),
             f"{record['normalizer_ratio']:.4f} ± {record['normalizer_error']:.4f}",
             f"{record['loss_bias']:+.4f}",
             f"{record['loss_spread']:.3f}",
             f"{record['gradient_bias']:.2%}",
         ]
-        for (samples,), record in sorted(newest(records, "samples").items())
+        for record in found
     ]
-    normaliser = "estimated normaliser / exact"
-    return table(
-        ["samples", normaliser, "bias of the loss", "spread of one draw", "bias of the gradient"], rows, left=0
-    )
+    columns = ["samples", "estimated normaliser / exact", "bias of the loss", "spread of one draw",
+               "bias of the gradient"]  # fmt: skip
+    return Table(columns, rows, "Means over the draws, against all classes.", "r" * 5)
 
 
-def demo_table(records: list[dict]) -> str:
+def demo_runs(records: Records) -> dict[str, list[Record]]:
+    """Return the runs of every head, one per seed."""
+    heads: dict[str, list[Record]] = {}
+    for found in newest(records, "demo", "head", "seed").values():
+        heads.setdefault(found["head"], []).append(found)
+    return heads
+
+
+def demo_table(records: Records) -> Table:
     """Return accuracy, steps and milliseconds per step after the same seconds."""
-    heads: dict[str, list[dict]] = {}
-    for (head, _), record in newest(records, "head", "seed").items():
-        heads.setdefault(head, []).append(record)
     rows = []
-    for head, runs in heads.items():
+    for head, runs in demo_runs(records).items():
         ends = [run["curve"][-1][2] for run in runs]
         steps, seconds = mean(run["steps"] for run in runs), mean(run["seconds"] for run in runs)
-        spread = f"{min(ends):.1%} to {max(ends):.1%}"
-        pipeline = runs[0]["pipeline"] or "–"
-        rows.append([head, pipeline, f"{steps:,.0f}", _number(1000 * seconds / steps), f"{mean(ends):.1%}", spread])
-    last = ["steps", "ms per step", "accuracy", f"of {_seeds(records)} seeds"]
-    return table(["head", "retrieval", *last], rows, left=2)
-
-
-def _seeds(records: list[dict]) -> int:
-    return len({record["seed"] for record in records})
-
-
-def _number(value: float | None) -> str:
-    return (
-        "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 1 else f"{value:.2f}"
-    )
+        cells = [whole(steps), number(1000 * seconds / steps), percent(mean(ends)), least_to_most(ends)]
+        rows.append([NAMES[head], runs[0]["pipeline"] or ABSENT, *cells])
+    columns = ["head", "retrieval", "steps", "ms per step", "accuracy", of_seeds(records, "demo")]
+    return Table(columns, rows, "After the same seconds of training each.", "ll" + "r" * 4)

@@ -5,15 +5,15 @@ of the means of the bias (log Ẑ/Z - (Ẑ/Z - 1), and likewise for the gradient
 noise. The mean of Ẑ/Z is recorded as it is, with its standard error.
 """
 
+from collections.abc import Iterable
+
 import torch
 
 import manyclass.torch as mct
-from experiments.index.records import Log
-from manyclass.torch.step_classes import shared_logits
+from experiments.frame.stages import Run
+from manyclass.torch.step_classes import ranks_per_example, shared_classes
 
 CLASSES, FEATURES, BATCH, SHARED = 10_000, 64, 64, 256
-SAMPLES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-DRAWS = 500
 
 
 def problem(samples: int) -> tuple[mct.CandidateSoftmax, torch.Tensor, torch.Tensor]:
@@ -27,7 +27,7 @@ def problem(samples: int) -> tuple[mct.CandidateSoftmax, torch.Tensor, torch.Ten
 
 
 @torch.no_grad()
-def measure(samples: int) -> dict[str, float]:
+def measure(samples: int, draws: int) -> dict[str, float]:
     """Return means over draws: estimated normaliser, bias of the loss, relative bias of the gradient of the input."""
     head, x, positives = problem(samples)
     logits = torch.nn.functional.linear(x, head.weight, head.bias).double()
@@ -37,35 +37,38 @@ def measure(samples: int) -> dict[str, float]:
     gradient = mean_row - rows[positives[:, 0]]
     ratios, log_bias, squares = [], torch.zeros(BATCH).double(), torch.zeros(BATCH).double()
     drift = [torch.zeros_like(gradient), torch.zeros_like(gradient)]  # of even and of odd draws
-    for draw in range(DRAWS):
-        chosen = shared_logits(head, x, positives)
-        shares = (chosen.values.double() + chosen.log_weights.double() - log_z).exp()  # they add up to Ẑ/Z
+    found = head.shortlist(x, ranks_per_example(BATCH, head.candidates, SHARED))
+    sizes = {"limit": SHARED, "tail": samples, "num_classes": CLASSES}
+    for draw in range(draws):
+        chosen = shared_classes(found, positives, **sizes, generator=head.sampler.generator)
+        shares = (logits[:, chosen.ids] + chosen.log_weights - log_z).exp()  # they add up to Ẑ/Z
         ratio = shares.sum(1, keepdim=True)
-        weighted = shares @ rows[chosen.classes[0]]
+        weighted = shares @ rows[chosen.ids]
         ratios.append(ratio[:, 0])
         log_bias += ratio.log()[:, 0] - (ratio[:, 0] - 1)
         squares += ratio.log()[:, 0].square()
         drift[draw % 2] += weighted / ratio - mean_row - (weighted - mean_row) + mean_row * (ratio - 1)
     of_batch = torch.stack(ratios).mean(1)
     # The product of two independent means has no noise of its own, as the square of one mean would.
-    squared_bias = float((drift[0] * drift[1]).sum()) / (DRAWS / 2) ** 2
-    missed = 1 - (chosen.values.double() - log_z).exp()[:, chosen.log_weights[0] == 0].sum(1)
+    squared_bias = float((drift[0] * drift[1]).sum()) / (draws / 2) ** 2
+    missed = 1 - (logits[:, chosen.ids] - log_z).exp()[:, chosen.log_weights == 0].sum(1)
     return {
         "normalizer_ratio": float(of_batch.mean()),
-        "normalizer_error": float(of_batch.std() / DRAWS**0.5),
-        "loss_bias": float(log_bias.mean() / DRAWS),
-        "loss_spread": float((squares.mean() / DRAWS).sqrt()),
+        "normalizer_error": float(of_batch.std() / draws**0.5),
+        "loss_bias": float(log_bias.mean() / draws),
+        "loss_spread": float((squares.mean() / draws).sqrt()),
         "gradient_bias": max(0.0, squared_bias) ** 0.5 / float(gradient.norm()),
         "missed_mass": float(missed.mean()),
         "exact_loss": float((log_z[:, 0] - logits.gather(1, positives)[:, 0]).mean()),
     }
 
 
-def run(log: Log) -> None:
-    """Measure every number of samples that the log lacks."""
-    for samples in SAMPLES:
-        if log.done(stage="tail", samples=samples):
-            continue
-        found = measure(samples)
-        log.write(stage="tail", samples=samples, classes=CLASSES, batch=BATCH, draws=DRAWS, **found)
-        print(f"{samples} samples: loss {found['loss_bias']:+.5f}, gradient {found['gradient_bias']:.5f}", flush=True)
+def run_tail(run: Run, samples: Iterable[int], draws: int) -> None:
+    """Write a record for every number of samples that the records lack."""
+    torch.set_num_threads(run.options.threads)
+    left = [count for count in samples if not run.records.done(stage="tail", kind="result", samples=count)]
+    with run.progress(len(left), "numbers of samples") as show:
+        for completed, count in enumerate(left):
+            show(completed, f"{count} samples")
+            told = {"samples": count, "classes": CLASSES, "batch": BATCH, "draws": draws}
+            run.records.write(stage="tail", kind="result", **told, **measure(count, draws))

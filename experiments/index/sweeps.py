@@ -1,55 +1,115 @@
-"""Accuracy and time against the paper's M (bands) and K (candidates), on the rows of the paper's table."""
+"""The index alone, one thing changed at a time: the number of classes, of bands [M], of candidates [K]."""
 
-import numpy as np
+from collections.abc import Callable, Iterable
+from functools import partial
+from time import perf_counter
 
-import manyclass as mc
-from experiments.index.datasets import exact_top1, imagenet_like
-from experiments.index.records import CORE_RESULTS, Log
+from experiments.datasets.made_rows import planted
+from experiments.frame.stages import Run
+from experiments.peers.manyclass_peer import Manyclass
+from experiments.peers.measuring import measure_setting
+from experiments.peers.problem import Problem
 from experiments.peers.timing import time_call
+from manyclass.config import HashConfig
+from manyclass.index import ClassIndex
 
 BANDS = (16, 32, 64, 125, 250, 500, 1000, 2000)
+QUICK_BANDS = (16, 64, 250)
 CANDIDATES = (10, 30, 100, 300, 1000, 3000)
-PIPELINES = {
-    "paper": mc.HashConfig.paper(),
-    "paper, fast keys": mc.HashConfig.paper(keys="fast"),
-    "paper + re-score": mc.HashConfig.paper(rescore=True, breadth=8, always=32),
-    "scan of 512 bits": mc.HashConfig.flat_sketch(512),
-}
+LADDER = (10, 12, 15, 18, 22, 26, 30, 40, 60, 100, 200)  # candidates tried until the recall is reached
+RECALL = 0.9
+SINGLES = 200  # queries that are asked one at a time
 
 
-def measure(log: Log, name: str, config: mc.HashConfig, candidates: tuple[int, ...], **fields: object) -> None:
-    """Write a record for each number of candidates that the log lacks."""
-    missing = [c for c in candidates if not log.done(peer=name, candidates=c, **fields)]
-    if not missing:
+def run_growth(run: Run, sizes: Iterable[int]) -> None:
+    """Write a record per size and pipeline: the fewest candidates that reach the recall, and the time they take.
+
+    Planted neighbours at cosine .8, 64 features.
+    """
+    for classes in sizes:
+        configs = {
+            "flat scan": HashConfig.flat_sketch(64),
+            "probed tables": HashConfig.probed_tables(classes, 64, sketch_bits=64),
+        }
+        key = {"stage": "growth", "kind": "result", "classes": classes}
+        missing = {name: config for name, config in configs.items() if not run.records.done(peer=name, **key)}
+        if missing:
+            run.console.print(f"  {classes:,} classes", highlight=False)
+            problem = planted(classes)
+            for name, config in missing.items():
+                run.records.write(**key, peer=name, stages=config.pipeline, **_reaching(run, problem, config))
+
+
+def _reaching(run: Run, problem: Problem, config: HashConfig) -> dict[str, float]:
+    start = perf_counter()
+    index = ClassIndex.build(problem.rows, config=config, threads=run.options.threads)
+    build_seconds = perf_counter() - start
+    queries, singles = problem.queries, problem.queries[:SINGLES]
+    for candidates in LADDER:
+        found = index.search(queries, 1, candidates=candidates, threads=run.options.threads).classes[:, 0]
+        recall = float((found == problem.labels).mean())
+        if recall >= RECALL:
+            break
+    search = partial(index.search, k=1, candidates=candidates, threads=run.options.threads)
+    least = 0.02 if run.options.quick else 0.5
+    batch = time_call(lambda: search(queries), min_seconds=least)
+    single = time_call(lambda: [search(query) for query in singles], min_seconds=least)
+    return {
+        "candidates": candidates,
+        "recall": recall,
+        "us_batch": batch / len(queries) * 1e6,
+        "us_batch1": single / len(singles) * 1e6,
+        "build_seconds": build_seconds,
+        "bytes_per_class": sum(size for part, size in index.memory_report().items() if part != "rows"),
+    }
+
+
+def run_bands(run: Run, layer: Callable[[], Problem]) -> None:
+    """Write a record per number of bands, at 30 and at 300 candidates."""
+    plans = [
+        (f"paper, K={candidates}", HashConfig.paper(codes=3 * bands, bands=bands), candidates, {"bands": bands})
+        for bands in (QUICK_BANDS if run.options.quick else BANDS)
+        for candidates in (30, 300)
+    ]
+    _sweep(run, "bands", layer, plans)
+
+
+def run_candidates(run: Run, layer: Callable[[], Problem]) -> None:
+    """Write a record per number of candidates and pipeline."""
+    pipelines = {
+        "paper": HashConfig.paper(),
+        "paper, fast keys": HashConfig.paper(keys="fast"),
+        "paper + re-score": HashConfig.paper(rescore=True, breadth=8, always=32),
+        "scan of 512 bits": HashConfig.flat_sketch(512),
+    }
+    counts = CANDIDATES[:4] if run.options.quick else CANDIDATES
+    plans: list[Plan] = [(name, config, count, {}) for name, config in pipelines.items() for count in counts]
+    _sweep(run, "candidates", layer, plans)
+
+
+Plan = tuple[str, HashConfig, int, dict[str, int]]  # name, config, candidates, further fields of the record
+
+
+def _sweep(run: Run, stage: str, layer: Callable[[], Problem], plans: list[Plan]) -> None:
+    """Write a record for each plan that the records lack; consecutive plans with one config share an index."""
+    left = [
+        plan
+        for plan in plans
+        if not run.records.done(stage=stage, kind="result", peer=plan[0], candidates=plan[2], **plan[3])
+    ]
+    if not left:
         return
-    dataset = imagenet_like()
-    exact = exact_top1(dataset)
-    queries = np.array(dataset.queries)
-    index = mc.ClassIndex.build(np.array(dataset.rows), bias=np.array(dataset.bias), config=config)
-    for count in missing:
-        top = index.search(queries, 10, candidates=count).classes
-        accuracy = float((top[:, 0] == dataset.labels).mean())
-        single = time_call(lambda count=count: [index.search(q, 10, candidates=count) for q in queries[:50]]) / 50
-        log.write(
-            stage="sweep", peer=name, stages=config.pipeline, candidates=count, accuracy_kept=accuracy / exact.accuracy,
-            agreement=float((top[:, 0] == exact.top1).mean()), us_batch1=single * 1e6,
-            bytes_per_class=sum(index.memory_report().values()), **fields,
-        )  # fmt: skip
-        print(f"{name} {fields} K {count}: kept {accuracy / exact.accuracy:.4f}, {single * 1e6:.0f} µs")
-
-
-def run_bands(log: Log) -> None:
-    for bands in BANDS:
-        for candidates in (30, 300):
-            name = f"paper, K={candidates}"
-            measure(log, name, mc.HashConfig.paper(codes=3 * bands, bands=bands), (candidates,), bands=bands)
-
-
-def run_candidates(log: Log) -> None:
-    for name, config in PIPELINES.items():
-        measure(log, name, config, CANDIDATES)
-
-
-if __name__ == "__main__":
-    run_bands(Log(CORE_RESULTS / "bands.jsonl"))
-    run_candidates(Log(CORE_RESULTS / "candidates.jsonl"))
+    min_seconds = 0.02 if run.options.quick else 0.5
+    with run.progress(len(left), "settings") as show:
+        show(0, "making the rows")
+        problem, peer = layer(), None
+        for completed, (name, config, candidates, fields) in enumerate(left):
+            show(completed, f"{name}, {candidates} candidates")
+            if peer is None or peer.config != config:
+                peer = Manyclass(problem.classes, problem.features, run.options.threads, config=config)
+                peer.build(problem.rows, problem.bias)
+            setting = {"candidates": candidates}
+            measured = measure_setting(peer, problem, setting, batches=(), min_seconds=min_seconds)
+            sized = {"bytes_per_class": peer.bytes_per_class()}
+            told = {"peer": name, "stages": config.pipeline, **setting, **fields}
+            run.records.write(stage=stage, kind="result", **told, **measured, **sized)

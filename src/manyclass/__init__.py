@@ -1,6 +1,7 @@
 """Softmax over millions of classes: hash the class rows, look up the few that matter, score those exactly."""
 
 from manyclass._backend import backend_info
+from manyclass._topk import TopK
 from manyclass.config import HashConfig
 from manyclass.errors import (
     ConfigError,
@@ -12,7 +13,7 @@ from manyclass.errors import (
     InputTypeError,
     ManyclassError,
 )
-from manyclass.index import ClassIndex, TopK
+from manyclass.index import ClassIndex
 from manyclass.quality import Quality
 from manyclass.tuning import Tuned, tune
 

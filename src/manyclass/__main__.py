@@ -1,5 +1,7 @@
 """`python -m manyclass`, the same as `manyclass`."""
 
+import sys
+
 from manyclass.cli import main
 
-main()
+sys.exit(main())

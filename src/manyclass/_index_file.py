@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._reference.cells import Centres
+from manyclass._cell_centres import Centres
+from manyclass._index_state import IndexState
 from manyclass._section_file import BF16, read_sections, write_sections
 from manyclass._validation import ROW_TYPES
-from manyclass.config import HashConfig
+from manyclass.config import MAX_CLASSES, MAX_FEATURES, HashConfig
 from manyclass.errors import CorruptFileError, ManyclassError
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ KIND = "manyclass index"
 BUCKET_BYTES = 12
 SMALL_TABLES = 256 << 20  # bytes of empty buckets that any file may ask for: the paper's 1000 bands need 49 MB
 TABLES_PER_FILE_BYTE = 1024
-MOST_FEATURES = 1 << 20
 ABSENT_NARROW = 0xFFFF
 ABSENT = 0xFFFFFFFF
 Arrays = dict[str, npt.NDArray[Any]]
@@ -37,41 +37,39 @@ def save_index(index: "ClassIndex", path: str) -> None:
 
 def index_settings(index: "ClassIndex") -> dict[str, Any]:
     """Return the few numbers an index is made of beside its arrays."""
-    config = index.config
+    state, config = index.state, index.config
     meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": index.classes}
     for kind, _ in _sketches(config):
-        meta[f"{kind}_scales"] = list(index._state.sketch_scales(kind))
-    if config.cells:
-        assert index._centres is not None
-        meta["cell_scale"] = index._centres.scale
+        meta[f"{kind}_scales"] = list(state.core.sketch_scales(kind))
+    if state.centres is not None:
+        meta["cell_scale"] = state.centres.scale
     return meta
 
 
 def index_arrays(index: "ClassIndex") -> Arrays:
     """Return all arrays of an index but its rows, by name."""
-    state, config, count = index._state, index.config, index.classes
-    arrays: Arrays = {"bias": state.bias(), "norms": state.norms()}
-    if len(state.removed()):
-        arrays["removed"] = state.removed()
+    state, core, config, count = index.state, index.state.core, index.config, index.classes
+    arrays: Arrays = {"bias": core.bias(), "norms": core.norms()}
+    if len(core.removed()):
+        arrays["removed"] = core.removed()
     if config.bands:
         codes = np.empty((count, config.bands), np.uint32)
-        state.export_codes(codes)
+        core.export_codes(codes)
         arrays["codes"] = codes.astype(np.uint16) if config.bucket_bits < 16 else codes
     for kind, bits in _sketches(config):
         codes = np.empty((count, bits // 8), np.uint8)
         factors, biases = np.empty(count, np.int16), np.empty(count, np.int16)
-        state.export_sketch(kind, codes, factors, biases)
-        arrays |= {kind: codes, f"{kind}_factors": factors, f"{kind}_biases": biases, "centre": state.centre(kind)}
-    if config.cells:
-        assert index._centres is not None
+        core.export_sketch(kind, codes, factors, biases)
+        arrays |= {kind: codes, f"{kind}_factors": factors, f"{kind}_biases": biases, "centre": core.centre(kind)}
+    if state.centres is not None:
         cells = np.empty(count, np.uint16)
-        state.export_cells(cells)
-        arrays |= {"cells": cells, "cell_centres": index._centres.levels, "cell_biases": index._centres.biases}
-        arrays["cell_radii"] = state.cell_radii()
+        core.export_cells(cells)
+        arrays |= {"cells": cells, "cell_centres": state.centres.levels, "cell_biases": state.centres.biases}
+        arrays["cell_radii"] = core.cell_radii()
     if config.always:
-        arrays["always"] = index._always
+        arrays["always"] = state.always
     if config.rescore:
-        arrays["vote_weights"] = index._vote_weights
+        arrays["vote_weights"] = state.vote_weights
     if index.names is not None:
         encoded = [name.encode("utf-8", "surrogatepass") for name in index.names]
         arrays["names"] = np.frombuffer(b"".join(encoded), np.uint8)
@@ -94,7 +92,8 @@ def restore_index(
     """Return the index of these settings and arrays, which must include its rows. Raises where things do not fit."""
     config = _config(meta["config"])
     _check_size(config, stored_bytes)
-    return _restore(cls, config, meta, arrays, threads)
+    state = _restored_state(config, meta, arrays, threads)
+    return cls(state, _names(arrays, state.classes) if "names" in arrays else None)
 
 
 def _config(settings: dict[str, Any]) -> HashConfig:
@@ -112,12 +111,13 @@ def _check_size(config: HashConfig, file_bytes: int) -> None:
         raise ValueError(f"{buckets} buckets in a file of {file_bytes} bytes")
 
 
-def _restore(
-    cls: "type[ClassIndex]", config: HashConfig, meta: dict[str, Any], arrays: Arrays, threads: int
-) -> "ClassIndex":
+def _restored_state(config: HashConfig, meta: dict[str, Any], arrays: Arrays, threads: int) -> IndexState:
     count, features = meta["classes"], meta["features"]
     if not (
-        isinstance(count, int) and isinstance(features, int) and 0 < features <= MOST_FEATURES and 0 <= count < 2**32
+        isinstance(count, int)
+        and isinstance(features, int)
+        and 0 < features <= MAX_FEATURES
+        and 0 <= count <= MAX_CLASSES
     ):
         raise ValueError("impossible sizes")
     rows = arrays["rows"]
@@ -126,63 +126,68 @@ def _restore(
         raise ValueError(f"rows have shape {rows.shape}, expected {(count, features)}")
     if config.cells:  # before memory is taken for them
         _array(arrays, "cell_centres", np.int8, (config.cells, features))
-    index = cls(config, features)
-    index._bind(_loaded(rows, arrays["rows"].dtype))
+    state = IndexState(config, features)
+    state.bind(_loaded(rows, arrays["rows"].dtype))
     bias, norms = _array(arrays, "bias", np.float32, (count,)), _array(arrays, "norms", np.float32, (count,))
     removed = _array(arrays, "removed", np.uint8, (count,)) if "removed" in arrays else None
     if not (np.isfinite(bias).all() and np.isfinite(norms).all()):
         raise ValueError("biases or norms are not finite")
-    index._state.set_state(bias, norms, removed)
+    state.core.set_state(bias, norms, removed)
     if config.bands:
-        narrow = config.bucket_bits < 16
-        codes = _array(arrays, "codes", np.uint16 if narrow else np.uint32, (count, config.bands)).astype(np.uint32)
-        if narrow:
-            codes[codes == ABSENT_NARROW] = ABSENT
-        if removed is not None:
-            codes[removed != 0] = ABSENT
-        index._state.import_codes(codes, threads)
+        _restore_tables(state, arrays, removed, threads)
     for kind, bits in _sketches(config):
-        _restore_sketch(index, kind, bits, meta, arrays)
+        _restore_sketch(state, kind, bits, meta, arrays)
     if config.cells:
-        _restore_cells(index, meta, arrays)
+        _restore_cells(state, meta, arrays)
+    return state
+
+
+def _restore_tables(state: IndexState, arrays: Arrays, removed: npt.NDArray[np.uint8] | None, threads: int) -> None:
+    """Fill the tables from the bucket numbers, and set what ranks the classes they give."""
+    config = state.config
+    narrow = config.bucket_bits < 16
+    shape = (state.classes, config.bands)
+    codes = _array(arrays, "codes", np.uint16 if narrow else np.uint32, shape).astype(np.uint32)
+    if narrow:
+        codes[codes == ABSENT_NARROW] = ABSENT
+    if removed is not None:
+        codes[removed != 0] = ABSENT
+    state.core.import_codes(codes, threads)
     if config.always:
         always = _array(arrays, "always", np.int64, (len(arrays["always"]),))
         if (np.diff(always) <= 0).any():
             raise ValueError("always-candidates are not in order")
-        index._set_always(always)
+        state.set_always(always)
     if config.rescore:
         weights = _array(arrays, "vote_weights", np.float32, (config.bands + 1,))
         if not np.isfinite(weights).all():
             raise ValueError("vote weights are not finite")
-        index._set_vote_weights(weights)
-    if "names" in arrays:
-        index.names = _names(arrays, count)
-    return index
+        state.set_vote_weights(weights)
 
 
 def _sketches(config: HashConfig) -> list[tuple[str, int]]:
     return [(kind, bits) for kind, bits in (("scan", config.scan_bits), ("sketch", config.sketch_bits)) if bits]
 
 
-def _restore_sketch(index: "ClassIndex", kind: str, bits: int, meta: dict[str, Any], arrays: Arrays) -> None:
-    count = index.classes
+def _restore_sketch(state: IndexState, kind: str, bits: int, meta: dict[str, Any], arrays: Arrays) -> None:
+    count = state.classes
     factor_scale, bias_scale = (float(scale) for scale in meta[f"{kind}_scales"])
     if not (0 <= factor_scale < 1e40 and 0 <= bias_scale < 1e40):
         raise ValueError("impossible sketch scales")
-    centre = _array(arrays, "centre", np.float32, (index.features,))
+    centre = _array(arrays, "centre", np.float32, (state.features,))
     if not np.isfinite(centre).all():
         raise ValueError("the centre is not finite")
     codes = _array(arrays, kind, np.uint8, (count, bits // 8))
     factors = _array(arrays, f"{kind}_factors", np.int16, (count,))
     biases = _array(arrays, f"{kind}_biases", np.int16, (count,))
-    index._state.import_sketch(kind, codes, factors, biases, factor_scale, bias_scale, centre)
+    state.core.import_sketch(kind, codes, factors, biases, factor_scale, bias_scale, centre)
 
 
-def _restore_cells(index: "ClassIndex", meta: dict[str, Any], arrays: Arrays) -> None:
-    count, scale = index.config.cells, float(meta["cell_scale"])
-    centres = _array(arrays, "cell_centres", np.int8, (count, index.features))
+def _restore_cells(state: IndexState, meta: dict[str, Any], arrays: Arrays) -> None:
+    count, scale = state.config.cells, float(meta["cell_scale"])
+    centres = _array(arrays, "cell_centres", np.int8, (count, state.features))
     biases = _array(arrays, "cell_biases", np.float32, (count,))
-    cells = _array(arrays, "cells", np.uint16, (index.classes,))
+    cells = _array(arrays, "cells", np.uint16, (state.classes,))
     radii = _array(arrays, "cell_radii", np.float64, (count,))
     if not (0 <= scale < 1e40 and np.isfinite(biases).all() and (centres > -128).all()):
         raise ValueError("impossible centres of cells")
@@ -190,9 +195,9 @@ def _restore_cells(index: "ClassIndex", meta: dict[str, Any], arrays: Arrays) ->
         raise ValueError("impossible radii of cells")
     if (cells >= count).any():
         raise ValueError("a class is in a cell that is not there")
-    index._set_centres(Centres(centres, biases, scale))
-    index._state.set_cell_radii(radii)
-    index._state.import_cells(cells)
+    state.set_centres(Centres(centres, biases, scale))
+    state.core.set_cell_radii(radii)
+    state.core.import_cells(cells)
 
 
 def _array(arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:

@@ -1,4 +1,6 @@
-"""Named arrays in one checksummed file: one atomic writer, one validating reader, no pickle.
+"""Named arrays in one checksummed file: one writer, one validating reader, no pickle.
+
+How a file takes the place of another is in `_atomic_file`.
 
 The file, all numbers little-endian:
 
@@ -13,18 +15,11 @@ The file, all numbers little-endian:
 The checksum is CRC-32. It catches every flipped bit and every damaged run of up to 32 bits with certainty,
 misses one other accident in 4 billion, and needs no dependency. It does not stop a forger; no unkeyed digest
 would. Against crafted files the reader relies on its structural checks, which do not trust the checksums.
-
-Longer than our usual file because the format, its writer and its reader are only understood side by side.
 """
 
-import contextlib
-import errno
 import json
 import math
 import os
-import re
-import secrets
-import stat
 import struct
 import zlib
 from collections.abc import Iterator
@@ -34,12 +29,17 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyclass.errors import CorruptFileError, FileError, FileVersionError, InputError, InputTypeError
-
-try:
-    import fcntl
-except ImportError:  # Windows: saves stay atomic, only the leftovers of killed writers are not cleaned up
-    fcntl = None  # type: ignore[assignment]
+from manyclass._atomic_file import (
+    DamageError,
+    open_regular,
+    plain_json,
+    read_exactly,
+    replacement,
+    reported,
+    write_all,
+    write_at_start,
+)
+from manyclass.errors import FileError, FileVersionError, InputError, InputTypeError
 
 __all__ = ["BF16", "read_sections", "write_sections"]
 
@@ -57,13 +57,6 @@ _MAX_HEADER = 1 << 20
 _MAX_DIMENSIONS = 8
 _MAX_BYTES = 2**63 - 1  # what NumPy can address
 _CHUNK = 4 << 20  # bytes held in memory at a time, however large the array
-_TEMP_SUFFIX = ".manyclass-tmp"
-_BINARY = getattr(os, "O_BINARY", 0)
-_NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would otherwise wait for its other end
-
-
-class _DamageError(Exception):
-    """What is wrong with a file; becomes a CorruptFileError where the path is known."""
 
 
 class _Section(NamedTuple):
@@ -106,8 +99,7 @@ def write_sections(
             end = section.offset + section.nbytes
         header = _encode_header(kind, meta, sections)
         preamble = _PREAMBLE.pack(_MAGIC, _VERSION, len(header), length, zlib.crc32(header), 0)[:-4]
-        os.lseek(file, 0, os.SEEK_SET)
-        write_all(file, preamble + zlib.crc32(preamble).to_bytes(4, "little") + header)
+        write_at_start(file, preamble + zlib.crc32(preamble).to_bytes(4, "little") + header)
 
 
 def read_sections(
@@ -121,17 +113,13 @@ def read_sections(
     Memory taken stays below the file's real size plus a few MiB. A well-formed file may still be a malicious
     one: check the types and ranges of what comes back before using it.
     """
-    with open_regular(path) as file:
-        try:
-            meta, sections, length = _read_header(file, path, kind)
-            header_end = file.tell()
-            whole = np.memmap(file, dtype=np.uint8, mode="r") if mmap else None
-            file.seek(header_end)
-            arrays = {section.name: _read_array(file, section, whole, verify) for section in sections}
-            _read_zeros(file, length)
-        except _DamageError as damage:
-            advice = "restore the file from a copy or write it again"
-            raise CorruptFileError(f"{os.fspath(path)}: {damage}; {advice}") from None
+    with open_regular(path) as file, reported(path):
+        meta, sections, length = _read_header(file, path, kind)
+        header_end = file.tell()
+        whole = np.memmap(file, dtype=np.uint8, mode="r") if mmap else None
+        file.seek(header_end)
+        arrays = {section.name: _read_array(file, section, whole, verify) for section in sections}
+        _read_zeros(file, length)
     return meta, arrays
 
 
@@ -165,13 +153,11 @@ def _encode_header(kind: str, meta: dict[str, Any], sections: list[_Section]) ->
     if not isinstance(kind, str) or not isinstance(meta, dict):
         raise InputTypeError(f"kind={kind!r} must be a string and meta, a {type(meta).__name__}, a dict")
     content = {"kind": kind, "meta": meta, "sections": [section._asdict() for section in sections]}
+    plain_json(meta, "meta")
     try:
         header = json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-        unchanged: bool = _decode_json(header)["meta"] == meta
-    except (TypeError, ValueError, RecursionError, _DamageError) as error:
+    except ValueError as error:  # half of a surrogate pair
         raise InputTypeError(f"kind, names and meta must be plain JSON values, but: {error}") from error
-    if not unchanged:  # tuples, integer keys: JSON silently turns them into something else
-        raise InputTypeError("meta does not survive JSON unchanged; use only string keys, lists and dicts")
     if len(header) > _MAX_HEADER:
         raise InputError(f"the header takes {len(header)} bytes, at most 1 MiB; store large values as arrays")
     return header
@@ -181,31 +167,31 @@ def _read_header(file: FileIO, path: str | os.PathLike[str], kind: str) -> tuple
     """Return meta, the sections (offsets now from the file's start) and the file's length, all checked."""
     real_length = os.fstat(file.fileno()).st_size
     if real_length < _PREAMBLE.size:
-        raise _DamageError(f"only {real_length} bytes long, too short for a manyclass file")
-    preamble = _read(file, _PREAMBLE.size)
+        raise DamageError(f"only {real_length} bytes long, too short for a manyclass file")
+    preamble = read_exactly(file, _PREAMBLE.size)
     magic, version, header_length, length, header_crc, preamble_crc = _PREAMBLE.unpack(preamble)
     if magic != _MAGIC:
-        raise _DamageError("not a manyclass file, or its first bytes are damaged")
+        raise DamageError("not a manyclass file, or its first bytes are damaged")
     if zlib.crc32(preamble[:-4]) != preamble_crc:
-        raise _DamageError("the checksum of the preamble does not match")
+        raise DamageError("the checksum of the preamble does not match")
     if version > _VERSION:
         known = f"this manyclass knows versions up to {_VERSION}"
         raise FileVersionError(f"{os.fspath(path)} has format version {version}, {known}; upgrade manyclass")
     if version < 1:
-        raise _DamageError(f"format version {version} never existed")
+        raise DamageError(f"format version {version} never existed")
     if length != real_length:
-        raise _DamageError(f"should be {length} bytes long but is {real_length}")
+        raise DamageError(f"should be {length} bytes long but is {real_length}")
     if header_length > min(_MAX_HEADER, length - _PREAMBLE.size):
-        raise _DamageError(f"header length {header_length} is above 1 MiB or beyond the end of the file")
-    encoded = _read(file, header_length)
+        raise DamageError(f"header length {header_length} is above 1 MiB or beyond the end of the file")
+    encoded = read_exactly(file, header_length)
     if zlib.crc32(encoded) != header_crc:
-        raise _DamageError("the checksum of the header does not match")
+        raise DamageError("the checksum of the header does not match")
     header = _decode_json(encoded)
     _require_keys(header, ("kind", "meta", "sections"))
     if header["kind"] != kind:
         raise FileError(f"{os.fspath(path)} holds {header['kind']!r:.60}, not {kind!r}; pass another file")
     if not isinstance(header["meta"], dict) or not isinstance(header["sections"], list):
-        raise _DamageError("meta is not an object, or sections is not a list")
+        raise DamageError("meta is not an object, or sections is not a list")
     return header["meta"], _check_layout(header["sections"], file.tell(), length), length
 
 
@@ -219,24 +205,24 @@ def _check_layout(entries: list[Any], header_end: int, length: int) -> list[_Sec
         name, dtype, shape, offset, nbytes, crc32 = section
         label = f"section {name!r:.60}"
         if not all(isinstance(text, str) for text in (name, dtype, crc32)) or not isinstance(shape, list):
-            raise _DamageError(f"{label} has a field of the wrong type")
+            raise DamageError(f"{label} has a field of the wrong type")
         if not all(type(size) is int and size >= 0 for size in (offset, nbytes, *shape)):  # not even True
-            raise _DamageError(f"{label} has a size that is not a whole number")
+            raise DamageError(f"{label} has a size that is not a whole number")
         if name in sections:
-            raise _DamageError(f"{label} appears twice")
+            raise DamageError(f"{label} appears twice")
         if dtype not in _DTYPES:
-            raise _DamageError(f"{label} has the unknown dtype {dtype!r:.60}")
+            raise DamageError(f"{label} has the unknown dtype {dtype!r:.60}")
         itemsize = _DTYPES[dtype].itemsize
         if len(shape) > _MAX_DIMENSIONS or math.prod(size or 1 for size in shape) * itemsize > _MAX_BYTES:
-            raise _DamageError(f"{label} has an impossible shape")
+            raise DamageError(f"{label} has an impossible shape")
         if math.prod(shape) * itemsize != nbytes:
-            raise _DamageError(f"{label} has a shape that does not fill its {nbytes} bytes")
+            raise DamageError(f"{label} has a shape that does not fill its {nbytes} bytes")
         if data_start + offset != _aligned(end):
-            raise _DamageError(f"{label} starts at {offset} instead of {_aligned(end) - data_start}")
+            raise DamageError(f"{label} starts at {offset} instead of {_aligned(end) - data_start}")
         end = data_start + offset + nbytes
         sections[name] = section._replace(shape=tuple(shape), offset=data_start + offset)
     if end != length:
-        raise _DamageError(f"its sections end at byte {end}, the file at byte {length}")
+        raise DamageError(f"its sections end at byte {end}, the file at byte {length}")
     return list(sections.values())
 
 
@@ -249,12 +235,12 @@ def _decode_json(encoded: bytes) -> Any:
     try:
         return json.loads(encoded.decode(), object_pairs_hook=unique_keys)
     except (ValueError, RecursionError) as error:
-        raise _DamageError(f"the header is not valid JSON ({error})") from None
+        raise DamageError(f"the header is not valid JSON ({error})") from None
 
 
 def _require_keys(value: object, keys: tuple[str, ...]) -> None:
     if not isinstance(value, dict) or set(value) != set(keys):
-        raise _DamageError(f"the header must have exactly the keys {', '.join(keys)} where it has others")
+        raise DamageError(f"the header must have exactly the keys {', '.join(keys)} where it has others")
 
 
 def _aligned(position: int) -> int:
@@ -287,120 +273,16 @@ def _read_array(file: FileIO, section: _Section, whole: NDArray[np.uint8] | None
     crc = 0
     for start in range(0, section.nbytes, _CHUNK) if verify or whole is None else ():
         # Even for a memory map: here a bad disk raises OSError, through the map it would kill the process.
-        piece = _read(file, min(_CHUNK, section.nbytes - start))
+        piece = read_exactly(file, min(_CHUNK, section.nbytes - start))
         crc = zlib.crc32(piece, crc) if verify else 0
         if whole is None:
             data[start : start + len(piece)] = np.frombuffer(piece, np.uint8)
     if verify and f"{crc:08x}" != section.crc32:
-        raise _DamageError(f"the checksum of section {section.name!r:.60} does not match")
+        raise DamageError(f"the checksum of section {section.name!r:.60} does not match")
     file.seek(end)
     return data.view(_DTYPES[section.dtype]).reshape(section.shape)
 
 
 def _read_zeros(file: FileIO, end: int) -> None:
-    if any(_read(file, end - file.tell())):
-        raise _DamageError(f"the unused bytes before byte {end} are not zero")
-
-
-def _read(file: FileIO, size: int) -> bytes:
-    content = file.read(size)
-    if content is None or len(content) != size:
-        raise _DamageError("it became shorter while it was read")
-    return content
-
-
-def write_all(file: int, content: bytes) -> None:
-    rest = memoryview(content)
-    while rest:  # the system may take less than it was given
-        rest = rest[os.write(file, rest) :]
-
-
-# The file system --------------------------------------------------------------------
-
-
-def open_regular(path: str | os.PathLike[str]) -> FileIO:
-    descriptor = os.open(path, os.O_RDONLY | _BINARY | _NO_WAITING)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise FileError(f"{os.fspath(path)} is not a regular file; pass the path of a manyclass file")
-    return FileIO(descriptor)
-
-
-@contextlib.contextmanager
-def replacement(target: str) -> Iterator[int]:
-    """Yield the descriptor of a new file that takes the place of `target` if the block succeeds."""
-    try:
-        old_mode = os.stat(target).st_mode
-    except FileNotFoundError:
-        old_mode = None
-    if old_mode is not None and not stat.S_ISREG(old_mode):
-        raise FileError(f"{target} is not a regular file and is not replaced; choose another path")
-    _remove_abandoned(target)
-    # A private file must not become readable while it is rewritten: its old mode comes back at the end.
-    file, temp = _claim_temp(target, 0o666 if old_mode is None else 0o600)
-    try:
-        yield file
-        if old_mode is not None:
-            os.chmod(temp, stat.S_IMODE(old_mode))
-        os.fsync(file)
-        if fcntl is None:  # Windows cannot rename an open file; elsewhere closing would give up the lock
-            os.close(file)
-        os.replace(temp, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temp)
-        raise
-    finally:
-        if fcntl is not None:
-            os.close(file)
-    _sync_directory(os.path.dirname(target))
-
-
-def _claim_temp(target: str, mode: int) -> tuple[int, str]:
-    """Create a file beside `target`; it is locked while open, which shows others that its writer lives."""
-    folder, name = os.path.split(target)
-    while True:
-        temp = os.path.join(folder, f".{name}.{secrets.token_hex(8)}{_TEMP_SUFFIX}")
-        file = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, mode)
-        # Between these lines another writer may take it for abandoned and delete it, hence the second look.
-        if _try_lock(file) is not False and os.path.exists(temp):
-            return file, temp
-        os.close(file)
-
-
-def _remove_abandoned(target: str) -> None:
-    """Delete the temporary files of killed writers of `target`: those that nobody holds locked."""
-    folder, name = os.path.split(target)
-    ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}{re.escape(_TEMP_SUFFIX)}")
-    with contextlib.suppress(OSError):  # tidying up is never a reason not to save
-        for temp in [os.path.join(folder, entry) for entry in os.listdir(folder) if ours.fullmatch(entry)]:
-            with contextlib.suppress(OSError), FileIO(temp, "r+") as file:
-                if _try_lock(file.fileno()):
-                    os.unlink(temp)
-
-
-def _try_lock(file: int) -> bool | None:
-    """Return whether the lock was free and is now ours, or None where files cannot be locked."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return None
-    return True
-
-
-def _sync_directory(folder: str) -> None:
-    try:
-        directory = os.open(folder, os.O_RDONLY)
-    except PermissionError:  # Windows, or a directory that may be written but not read
-        return
-    try:
-        os.fsync(directory)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system without this operation
-            raise
-    finally:
-        os.close(directory)
+    if any(read_exactly(file, end - file.tell())):
+        raise DamageError(f"the unused bytes before byte {end} are not zero")

@@ -1,21 +1,21 @@
-"""The answer of a search or of a head: the best classes of each input."""
+"""What a search returns, for NumPy arrays (`ClassIndex.search`) and torch tensors (`head.topk`) alike."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-Array = TypeVar("Array")  # NumPy arrays from an index, torch tensors from a head
+_Array = TypeVar("_Array")
 
 
-@dataclass(frozen=True, kw_only=True)
-class TopK(Generic[Array]):
-    """The best classes of each input, best first; -1 (logit and log probability -inf) where fewer were found.
+@dataclass(frozen=True)
+class TopK(Generic[_Array]):
+    """The best classes of each query, best first; -1, with a log_prob and logit of -inf, where fewer were found.
 
-    classes: (..., k) ids, int64.
-    log_probs: (..., k). From an index over the candidates, as in the paper: softmax normalised over them, or log
-        sigmoid of each logit. A head normalises as it was told.
-    logits: (..., k) exact logits; None from a head that has none (hierarchical softmax).
+    classes: int64 (count, k), or (k,) for a single query: class ids.
+    log_probs: floats of the same shape. Over the candidates, as in the paper, unless a head was asked otherwise:
+        softmax normalised over them, or log sigmoid of each logit.
+    logits: floats of the same shape: exact logits; None from a head that has none (hierarchical softmax).
     """
 
-    classes: Array
-    log_probs: Array
-    logits: Array | None = None
+    classes: _Array
+    log_probs: _Array
+    logits: _Array | None = None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass.config import MAX_CLASSES
 from manyclass.errors import InputError, InputTypeError
 
 Floats = npt.NDArray[np.float32]
@@ -34,8 +35,8 @@ def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
         raise InputError(f"{name} has shape {rows.shape}; rows are (classes, features)")
     if rows.shape[1] < 1:
         raise InputError(f"{name} has shape {rows.shape}: no features; give at least one column")
-    if rows.shape[0] > 2**32 - 2:
-        raise InputError(f"{name} has {rows.shape[0]} rows; one index holds at most {2**32 - 2}: split it")
+    if rows.shape[0] > MAX_CLASSES:
+        raise InputError(f"{name} has {rows.shape[0]} rows; one index holds at most {MAX_CLASSES}: split it")
     dense = rows.shape[1] == 1 or rows.strides[1] == rows.itemsize or not len(rows)
     if not dense or not rows.flags.aligned or rows.strides[0] % rows.itemsize:
         raise InputError(

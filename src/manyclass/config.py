@@ -1,4 +1,7 @@
-"""Sizes and stages of an index."""
+"""Sizes and stages of an index, and the limits of both.
+
+Longer than our usual file because the fields, their documentation, their checks and the presets belong together.
+"""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -6,10 +9,21 @@ from typing import Any, Literal, Self, TypeVar
 
 from manyclass.errors import ConfigError
 
+# Limits of the core (cpp/limits.h says why they are what they are, and a test compares).
+MAX_BANDS = 65_535
+MIN_WINDOW, MAX_WINDOW = 2, 16
 MAX_BUCKET_BITS = 24
+MAX_PROBED_CODES = 6  # codes of a band that may give way to their runner-up
+SKETCH_STEP = 32
 MAX_SKETCH_BITS = 4096
 MAX_CELLS = 65_535
-MAX_CELL_FEATURES = 65_536  # more could overflow 32-bit sums
+MAX_CELL_FEATURES = 65_536
+MAX_THREADS = 255
+# Limits of our own.
+MAX_CLASSES = 2**32 - 2
+MAX_FEATURES = 2**20  # of a file or a rule of thumb: more would be a mistake
+WINDOWS = tuple(2**bits for bits in range(MIN_WINDOW.bit_length() - 1, MAX_WINDOW.bit_length()))
+
 FLAT_SCAN_CLASSES = 400_000  # above this, tables beat a flat pass over the sketch: docs/how_it_works.md has the figure
 CLASSES_PER_CELL = 256
 EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
@@ -17,27 +31,48 @@ EXACT_CLASSES = 2_000  # below this, every class gets an exact logit
 
 @dataclass(frozen=True, kw_only=True)
 class HashConfig:
-    """Sizes of a winner-take-all index and which stages it has; brackets give the paper's letter.
+    """Sizes of an index and which stages it has. The defaults are the paper's; brackets give its letters.
 
     Classes are found either by tables (`bands` > 0) or by a scan over a short sketch of every class (`scan_bits` > 0);
     re-ranked by a longer sketch (`sketch_bits` > 0) or by votes with norm and bias (`rescore`); and scored exactly.
-    With neither tables nor scan, every class gets an exact logit.
+    With neither tables nor scan, every class gets an exact logit. Mostly you want `for_problem` or `manyclass.tune`.
+
+    window: int = 16. [k] Elements compared by one code: 2, 4, 8 or 16. Smaller for few features.
+    codes: int = 3000. [P] Codes per vector. More per band make buckets smaller and more selective.
+    bands: int = 1000. [M] Hash tables; must divide `codes`. More find more, and cost time and memory; 0 for none.
+    keys: "exact" or "fast" = "exact". Compare 28 bits of each float, or 12 bits relative to the largest: faster, and
+        needed for `probes`.
+    probes: int = 1. Buckets read per band, on average, at most. Above 1 the likeliest buckets of all bands are read:
+        for few bands and very many classes.
+    skip_silent: bool = False. Ignore bands where a window of the query holds nothing but zeros. For ReLU outputs.
+    breadth: int = 1. Classes that tables or scan hand on to the re-ranking, per candidate. Raise it for recall.
+    rescore: bool = False. Rank by |x||w|f(votes) + bias instead of votes. For rows of unequal norms, or a bias.
+    always: int = 0. Classes looked at for every query: those with the largest bias and norm. For a strong bias.
+    scan_bits: int = 0. Sign bits per class that are scanned for every query; a multiple of 32. More find more.
+    cells: int = 0. Parts of the scan, of which a query passes over the likeliest; 0 scans everything. One per 256
+        classes speeds up a scan of 20,000 and more.
+    cell_reach: int = 400. Candidates for which all cells are scanned; for fewer, the square root of that share.
+        Raise it for speed, lower it for recall.
+    sketch_bits: int = 0. Sign bits per class that re-rank what tables or scan found; a multiple of 32.
+    candidates: int = 300. [K] Classes that get an exact logit, unless a search says otherwise. The first knob to turn.
+    output: "softmax" or "logistic" = "softmax". What log_probs are: logistic where a query has several classes.
+    seed: int = 0. Of the random windows and signs.
     """
 
-    window: int = 16  # [k] elements compared by one code: 2, 4, 8 or 16
-    codes: int = 3000  # [P] codes per vector
-    bands: int = 1000  # [M] hash tables; must divide `codes`
-    keys: Literal["exact", "fast"] = "exact"  # compare 28 bits of each float, or 12 bits relative to the largest
-    probes: int = 1  # buckets read per band, on average, at most; above 1 the likeliest buckets of all bands are read
-    skip_silent: bool = False  # ignore bands where a window of the query holds nothing but zeros
-    breadth: int = 1  # classes that tables or scan hand on to the re-ranking, per candidate
-    rescore: bool = False  # rank by |x||w|f(votes) + bias instead of votes
-    always: int = 0  # classes that are looked at for every query: those with the largest bias and norm
-    scan_bits: int = 0  # sign bits per class that are scanned for every query; a multiple of 32
-    cells: int = 0  # parts of the scan: a query passes over the likeliest only; 0 scans everything
-    cell_reach: int = 400  # candidates for which all cells are scanned; for fewer, the square root of that share
-    sketch_bits: int = 0  # sign bits per class that re-rank what tables or scan found; a multiple of 32
-    candidates: int = 300  # [K] classes that get an exact logit, unless a search says otherwise
+    window: int = 16
+    codes: int = 3000
+    bands: int = 1000
+    keys: Literal["exact", "fast"] = "exact"
+    probes: int = 1
+    skip_silent: bool = False
+    breadth: int = 1
+    rescore: bool = False
+    always: int = 0
+    scan_bits: int = 0
+    cells: int = 0
+    cell_reach: int = 400
+    sketch_bits: int = 0
+    candidates: int = 300
     output: Literal["softmax", "logistic"] = "softmax"
     seed: int = 0
 
@@ -50,19 +85,21 @@ class HashConfig:
                 raise ConfigError(f"{field.name}={value!r} is neither True nor False")
         _one_of("keys", self.keys, ("exact", "fast"))
         _one_of("output", self.output, ("softmax", "logistic"))
-        _one_of("window", self.window, (2, 4, 8, 16))
+        _one_of("window", self.window, WINDOWS)
         _between("seed", self.seed, 0, 2**63 - 1)
         _between("candidates", self.candidates, 1, 2**31 - 1)
         _between("breadth", self.breadth, 1, 2**20)
         _between("always", self.always, 0, 2**20)
-        _between("bands", self.bands, 0, 65_535)
+        _between("bands", self.bands, 0, MAX_BANDS)
         _between("cells", self.cells, 0, MAX_CELLS)
         _between("cell_reach", self.cell_reach, 1, 2**31 - 1)
         for name in ("scan_bits", "sketch_bits"):
             bits = getattr(self, name)
-            if bits % 32 or not 0 <= bits <= MAX_SKETCH_BITS:
-                nearest = min(MAX_SKETCH_BITS, max(0, 32 * round(bits / 32)))
-                raise ConfigError(f"{name}={bits} is not a multiple of 32 up to {MAX_SKETCH_BITS}; try {nearest}")
+            if bits % SKETCH_STEP or not 0 <= bits <= MAX_SKETCH_BITS:
+                nearest = min(MAX_SKETCH_BITS, max(0, SKETCH_STEP * round(bits / SKETCH_STEP)))
+                raise ConfigError(
+                    f"{name}={bits} is not a multiple of {SKETCH_STEP} up to {MAX_SKETCH_BITS}; try {nearest}"
+                )
         if self.bands and self.scan_bits:
             raise ConfigError(f"bands={self.bands} and scan_bits={self.scan_bits} both find classes; set one to 0")
         if self.cells and not self.scan_bits:
@@ -88,7 +125,7 @@ class HashConfig:
                 f"codes={self.codes} over bands={self.bands} makes {self.bucket_bits}-bit buckets, "
                 f"the most is {MAX_BUCKET_BITS}; try codes={most} or more bands"
             )
-        _between("probes", self.probes, 1, 2 ** min(6, self.codes_per_band))
+        _between("probes", self.probes, 1, 2 ** min(MAX_PROBED_CODES, self.codes_per_band))
         if self.probes > 1 and self.keys != "fast":
             raise ConfigError(f"probes={self.probes} needs margins that mean something; set keys='fast'")
         if self.always and not (self.rescore or self.sketch_bits):
@@ -161,13 +198,24 @@ class HashConfig:
 
     @classmethod
     def flat_sketch(cls, bits: int, longer: int = 0, **changes: Any) -> Self:
-        """Return a config that scans `bits` of every class, re-ranks by `longer` bits, and scores the best exactly."""
+        """Return a config that scans a sketch of every class and scores the best exactly.
+
+        bits: int. Sign bits per class that are scanned; a multiple of 32.
+        longer: int = 0. Sign bits per class that re-rank what the scan found; 0 for no re-ranking.
+        changes: other fields, e.g. cells=classes // 256.
+        """
         sizes = {"bands": 0, "codes": 0, "scan_bits": bits, "sketch_bits": longer, "breadth": 16 if longer else 1}
         return cls(**{**sizes, "candidates": 100, **changes})
 
     @classmethod
     def probed_tables(cls, classes: int, features: int, bands: int = 32, **changes: Any) -> Self:
-        """Return a config whose buckets grow with the classes: probed tables, then the sketch of what they hold."""
+        """Return a config whose buckets grow with the classes: probed tables, then the sketch of what they hold.
+
+        classes: int. Rows of the output layer; decides the number of buckets.
+        features: int. Width of a row; decides the window.
+        bands: int = 32. Hash tables. More find more, and cost time and memory.
+        changes: other fields, e.g. candidates=300.
+        """
         window = 4 if features < 512 else 8
         code_bits = window.bit_length() - 1
         planes = max(1, min(MAX_BUCKET_BITS // code_bits, round((math.log2(max(classes, 2)) - 2) / code_bits)))
@@ -176,7 +224,7 @@ class HashConfig:
             "codes": planes * bands,
             "bands": bands,
             "keys": "fast",
-            "probes": 2 ** min(6, planes),
+            "probes": 2 ** min(MAX_PROBED_CODES, planes),
             "skip_silent": True,
             "breadth": 128,
             "always": 64,
@@ -189,13 +237,16 @@ class HashConfig:
     def for_problem(
         cls, classes: int, features: int, memory: int | None = None, target: float = 0.99, **changes: Any
     ) -> Self:
-        """Return a sensible config for a problem's size.
+        """Return a sensible config for a problem's size: rules of thumb. `manyclass.tune` measures on your own data.
 
-        memory: bytes the index may take beside the rows (default: no limit). target: share of the exact accuracy to
-        keep. These are rules of thumb from the benchmarks; `manyclass.tune` measures on your own rows and queries.
+        classes: int. Rows of the output layer.
+        features: int. Width of a row.
+        memory: int = None. Bytes the index may take beside the rows; None sets no limit.
+        target: float = 0.99. Share of the exact accuracy to keep. Below .95 sketches are halved, above .99 doubled.
+        changes: fields of the config to set in any case, e.g. candidates=100.
         """
-        _between("classes", classes, 0, 2**32 - 2)
-        _between("features", features, 1, 2**20)
+        _between("classes", classes, 0, MAX_CLASSES)
+        _between("features", features, 1, MAX_FEATURES)
         check_target(target)
         if memory is not None:
             _between("memory", memory, 1, 2**60)

@@ -10,15 +10,15 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._backend import default_threads, index_class
+from manyclass._backend import default_threads
 from manyclass._index_file import load_index, save_index
-from manyclass._reference.cells import Centres, find_centres
+from manyclass._index_state import IndexState, Progress
+from manyclass._topk import TopK
 from manyclass._validation import (
     Floats,
     Ids,
@@ -31,29 +31,21 @@ from manyclass._validation import (
     check_vectors,
     not_finite,
 )
-from manyclass._windows_and_signs import draw_signs, draw_windows
-from manyclass.config import HashConfig
+from manyclass.config import MAX_THREADS, HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.quality import Quality, compare, exact_answer
 
-Progress = Callable[[int, int], None]
 _Method = TypeVar("_Method", bound=Callable[..., Any])
-BUILD_SLICE = 65_536  # rows between two calls of a progress callback
-MOST_THREADS = 255
 MOST_K = 65_536  # best classes a search may ask for where there are fewer classes than that
-SAMPLE = 20_000  # rows from which centre and vote weights are estimated
 
 
-@dataclass(frozen=True)
-class TopK:
-    """The best classes of each query, best first; -1 (logit and log_prob -inf) where fewer were found.
+class SearchSizes(NamedTuple):
+    """How much of the index one search looks at."""
 
-    log_probs are over the candidates, as in the paper: softmax normalised over them, or log sigmoid of each logit.
-    """
-
-    classes: Ids  # (n, k), or (k,) for a single query
-    logits: Floats
-    log_probs: Floats
+    candidates: int  # classes that get an exact logit
+    keep: int  # classes that tables or scan hand on to the re-ranking
+    probes: int  # of tables: buckets read per band
+    cells: int  # of a scan with cells: how many of them are scanned
 
 
 _ALL: weakref.WeakSet[ClassIndex] = weakref.WeakSet()
@@ -81,39 +73,25 @@ def _one_at_a_time(method: _Method) -> _Method:
 
 
 class ClassIndex:
-    """Winner-take-all index over the class rows of an output layer. Make one with `build` or `load`.
+    """Index over the class rows of an output layer: finds the classes with the largest logits of a query.
 
-    Searches may run from many threads, also while another thread refreshes: each class is seen entirely before or
-    entirely after a change.
+    Make one with `build` or `load`. Searches may run from many threads, also while another thread refreshes: each class
+    is seen entirely before or entirely after a change.
+
+    config: HashConfig. Sizes and stages, as given to `build` or chosen by it.
+    features: int. Width of rows and queries.
+    names: list[str] | None. Names of the classes, kept with the index and saved with it.
+    state: IndexState. What the index is made of, for those who store it; to change it is to go behind the index's back.
     """
 
-    def __init__(self, config: HashConfig, features: int) -> None:
-        config.check_features(features)
-        windows = draw_windows(config, features) if config.bands else None
-        self.config = config
-        self.features = features
-        self.names: list[str] | None = None
+    def __init__(self, state: IndexState, names: list[str] | None = None) -> None:
+        self.state = state
+        self.config = state.config
+        self.features = state.features
+        self.names = names
+        self._owned = state.rows[:0]  # room for appended rows; empty while the rows are the caller's
         self._changing = threading.RLock()  # one change, or one look at the whole index, at a time
         _ALL.add(self)
-        self._rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
-        self._owned = self._rows[:0]  # room for appended rows; empty while the rows are the caller's
-        self._always: Ids = np.empty(0, np.int64)
-        self._vote_weights: Floats = np.zeros(1, np.float32)
-        self._centres: Centres | None = None  # of the cells, where there are any
-        self._state = index_class()(
-            features=features,
-            skip_silent=config.skip_silent,
-            rescore=config.rescore,
-            blocked=config.probes == 1,
-            permutations=windows.permutations if windows else None,
-            offsets=windows.offsets if windows else None,
-            bands=config.bands,
-            exact_keys=config.keys == "exact",
-            scan_bits=config.scan_bits,
-            sketch_bits=config.sketch_bits,
-            signs=draw_signs(config, features) if config.scan_bits or config.sketch_bits else None,
-            cells=config.cells,
-        )
 
     @classmethod
     def build(
@@ -126,10 +104,16 @@ class ClassIndex:
         threads: int | None = None,
         progress: Progress | None = None,
     ) -> Self:
-        """Return an index over rows (classes, features) of any float type.
+        """Return an index over the rows of an output layer. Keeps a view: change rows in place and call `refresh`.
 
-        Keeps a view of the rows, which may be a memory map: change them in place and call `refresh`.
-        progress: called with (rows done, rows in all).
+        rows: array (classes, features) of float32, float64, float16 or bfloat16; may be a memory map.
+        bias: floats (classes,) = None. Give the layer's bias: without it classes are ranked as if it were zero.
+        config: HashConfig = None. None takes `HashConfig.for_problem`; `tune` finds a faster one by measuring.
+        names: strings, one per class = None. Kept and saved with the index; searches return ids all the same.
+        threads: int = None. None uses all cores; fewer where other work runs beside.
+        progress: function = None. Called with (rows done, rows in all); for builds that take minutes.
+
+        Cost: rows × (codes × window comparisons, or a rotation per sketch).
         """
         check_rows("rows", rows)
         count, features = rows.shape
@@ -142,34 +126,19 @@ class ClassIndex:
         if progress is not None and not callable(progress):
             raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
         workers = _threads(threads)
-        index = cls(config, features)
-        index.names = checked_names
-        index._bind(rows)
-        centre = _centre(rows) if config.scan_bits or config.sketch_bits else None
-        index._state.start_build(count, checked_bias, centre)
-        if config.cells and centre is not None:
-            file = functools.partial(index._nearest_cells, threads=workers)
-            index._set_centres(find_centres(rows, checked_bias, centre, config, file))
-        for begin in range(0, count, BUILD_SLICE):
-            end = min(count, begin + BUILD_SLICE)
-            bad = index._state.encode(begin, end, workers)
-            if bad < end:
-                raise not_finite("rows", bad)
-            if progress:
-                progress(end, count)
-        index._state.finish_build(workers)
-        index._fit_ranking()
-        return index
+        state = IndexState(config, features)
+        state.build(rows, checked_bias, workers, progress)
+        return cls(state, checked_names)
 
     @property
     def classes(self) -> int:
         """Number of class ids, removed ones included."""
-        return int(self._state.classes)
+        return self.state.classes
 
     @property
     def rows(self) -> npt.NDArray[Any]:
         """The rows the index looks at: the caller's own array until `append` made a longer one."""
-        return self._rows
+        return self.state.rows
 
     def search(
         self,
@@ -178,56 +147,71 @@ class ClassIndex:
         *,
         candidates: int | None = None,
         threads: int | None = None,
-    ) -> TopK:
-        """Return the k best classes of each query among `candidates` retrieved ones.
+    ) -> TopK[npt.NDArray[Any]]:
+        """Return the k best classes of each query, best first, with logits and log probabilities.
 
-        queries: (features,) or (count, features). More candidates, closer to the exact answer: it is the one knob.
+        queries: floats (features,) or (count, features). Batches are faster per query than single ones.
+        k: int = 10. Classes to return per query; at most `candidates`.
+        candidates: int = None. Classes that get an exact logit; None takes the config's. More of them come closer to
+            the exact answer and cost more time: the one knob to turn.
+        threads: int = None. None uses all cores.
         """
         k = check_count("k", k)
-        wanted, keep = self._breadth(candidates)
+        sizes = self._sizes(candidates)
         if k > max(self.classes, MOST_K):
             raise InputError(f"k={k} is more than there are classes ({self.classes}); ask for fewer")
         if k > (self.config.candidates if candidates is None else candidates):
             raise InputError(f"k={k} is more than candidates={candidates or self.config.candidates}; raise candidates")
         vectors, single = check_vectors("queries", queries, self.features)
-        top = self._search(vectors, k, wanted, keep, _threads(threads))
-        return TopK(top.classes[0], top.logits[0], top.log_probs[0]) if single else top
+        classes, logits, log_probs = self._search(vectors, k, sizes, _threads(threads))
+        if single:
+            return TopK(classes=classes[0], log_probs=log_probs[0], logits=logits[0])
+        return TopK(classes=classes, log_probs=log_probs, logits=logits)
 
     def retrieve(
         self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None
     ) -> tuple[Ids, Floats]:
-        """Return the candidates themselves, ids ascending then -1, and their exact logits (-inf where absent)."""
-        wanted, keep = self._breadth(candidates)
+        """Return the candidates themselves, ids ascending then -1, and their exact logits (-inf where absent).
+
+        queries: floats (features,) or (count, features).
+        candidates: int = None. As in `search`; both results have that many columns, or as many as there are classes.
+        threads: int = None. None uses all cores.
+        """
+        sizes = self._sizes(candidates)
         vectors, single = check_vectors("queries", queries, self.features)
-        ids = np.empty((len(vectors), wanted), np.int64)
-        logits = np.empty((len(vectors), wanted), np.float32)
-        self._search(vectors, 1, wanted, keep, _threads(threads), ids, logits)
+        ids = np.empty((len(vectors), sizes.candidates), np.int64)
+        logits = np.empty((len(vectors), sizes.candidates), np.float32)
+        self._search(vectors, 1, sizes, _threads(threads), ids, logits)
         return (ids[0], logits[0]) if single else (ids, logits)
 
     def shortlist(self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None) -> Ids:
         """Return candidate ids alone, likeliest first by the index's own ranking, then -1; no exact logits.
 
         What training needs: logits of the chosen classes are computed there, with their gradients.
+
+        queries: floats (features,) or (count, features).
+        candidates: int = None. As in `search`; the result has that many columns, or as many as there are classes.
+        threads: int = None. None uses all cores.
         """
-        wanted, keep = self._breadth(candidates)
+        sizes = self._sizes(candidates)
         vectors, single = check_vectors("queries", queries, self.features)
-        ids = np.empty((len(vectors), wanted), np.int64)
-        bad = self._state.shortlist(vectors, keep, self._parts(wanted), _threads(threads), ids)
-        if bad >= 0:
-            raise not_finite("queries", bad)
+        ids = np.empty((len(vectors), sizes.candidates), np.int64)
+        core = self.state.core
+        _raise_problem(core.shortlist(vectors, sizes.keep, sizes.probes, sizes.cells, _threads(threads), ids))
         return ids[0] if single else ids
 
     def votes(self, query: npt.ArrayLike) -> npt.NDArray[np.uint16]:
-        """Return in how many bands each class shares the query's bucket: the paper's counts, (classes,)."""
+        """Return in how many bands each class shares the query's bucket: the paper's counts, uint16 (classes,).
+
+        query: floats (features,). Needs a config with tables.
+        """
         if not self.config.bands:
             raise ConfigError("bands=0: this index has no tables and so no votes; build with HashConfig.paper()")
         vectors, single = check_vectors("query", query, self.features)
         if not single:
             raise InputError(f"query has shape {vectors.shape}; votes are for one query: ({self.features},)")
         check_finite("query", vectors)
-        counts = np.empty(self.classes, np.uint16)
-        self._state.votes(vectors[0], counts)
-        return counts
+        return self.state.votes(vectors[0])
 
     @_one_at_a_time
     def refresh(
@@ -240,6 +224,12 @@ class ClassIndex:
     ) -> None:
         """Re-hash classes whose rows changed; with `rows` (or `bias`), store the new values first.
 
+        ids: whole numbers or a slice. Classes that changed; each once where `rows` or `bias` are given.
+        rows: floats (ids, features) = None. New rows, written into the array the index looks at; None where that array
+            was changed in place.
+        bias: floats (ids,) = None. New biases; None keeps the old ones.
+        threads: int = None. None uses all cores.
+
         Only bands whose bucket changed are touched. All is checked before anything changes.
         """
         workers = _threads(threads)
@@ -250,13 +240,13 @@ class ClassIndex:
         new_bytes = None
         if rows is not None:
             new_bytes = self._new_rows("rows", rows, len(wanted))
-            if not self._rows.flags.writeable:
+            if not self.rows.flags.writeable:
                 raise InputError("the index's rows are read-only (a memory map?); load with mmap=False or rebuild")
         else:
-            bad = self._state.first_bad_row(wanted, workers)
+            bad = self.state.core.first_bad_row(wanted, workers)
             if bad < len(wanted):
                 raise not_finite("rows", int(wanted[bad]))
-        self._state.refresh(wanted, checked_bias, new_bytes, workers)
+        self.state.core.refresh(wanted, checked_bias, new_bytes, workers)
 
     @_one_at_a_time
     def append(
@@ -269,6 +259,11 @@ class ClassIndex:
     ) -> range:
         """Add classes and return their ids. From then on the index owns a copy of all rows, with room to grow.
 
+        rows: floats (count, features). Converted to the type of the rows that are there.
+        bias: floats (count,) = None. None means zero.
+        names: strings, one per new class = None. Needed if the index has names, refused if it has none.
+        threads: int = None. None uses all cores.
+
         Searches may go on meanwhile.
         """
         workers = _threads(threads)
@@ -280,35 +275,39 @@ class ClassIndex:
         if (names is None) != (self.names is None) and self.classes:
             raise InputError(f"names is {'missing' if names is None else 'given'}, unlike for the first classes")
         checked_names = None if names is None else check_names("names", names, count)
-        added = self._new_rows("rows", rows, count).view(self._rows.dtype)
+        added = self._new_rows("rows", rows, count).view(self.rows.dtype)
         first = self.classes
         grown = self._owned
         if len(grown) < first + count:
-            grown = np.empty((first + count + first // 2, self.features), self._rows.dtype)
-            grown[:first] = self._rows[:first]
+            grown = np.empty((first + count + first // 2, self.features), self.rows.dtype)
+            grown[:first] = self.rows[:first]
             self._owned = grown
         grown[first : first + count] = added
-        self._bind(grown[: first + count])
-        self._state.append(count, checked_bias, workers)
+        self.state.bind(grown[: first + count])
+        self.state.core.append(count, checked_bias, workers)
         if checked_names is not None:
             self.names = [*(self.names or []), *checked_names]
         return range(first, first + count)
 
     @_one_at_a_time
     def remove(self, ids: npt.ArrayLike | slice) -> None:
-        """Take classes out: no search returns them again. Ids of the others stay as they are."""
-        gone = check_ids("ids", ids, self.classes)
-        self._state.remove(gone)
-        self._always = self._always[~np.isin(self._always, gone)]
+        """Take classes out: no search returns them again. Ids of the others stay as they are.
+
+        ids: whole numbers or a slice. Classes to take out; those that are out already may be among them.
+        """
+        self.state.remove(check_ids("ids", ids, self.classes))
 
     @_one_at_a_time
     def rebind(self, rows: npt.NDArray[Any]) -> None:
-        """Look at another array of the same shape (a moved or reloaded weight); call `refresh` for rows that differ."""
+        """Look at another array of the same shape (a moved or reloaded weight); call `refresh` for rows that differ.
+
+        rows: array (classes, features), as for `build`.
+        """
         check_rows("rows", rows)
         if rows.shape != (self.classes, self.features):
             raise InputError(f"rows has shape {rows.shape}; expected {(self.classes, self.features)}")
-        self._owned = self._rows[:0]
-        self._bind(rows)
+        self._owned = self.rows[:0]
+        self.state.bind(rows)
 
     @_one_at_a_time
     def check(
@@ -320,8 +319,17 @@ class ClassIndex:
         candidates: int | None = None,
         threads: int | None = None,
     ) -> Quality:
-        """Return how much of the exact answer a search keeps on these queries. Cost: that of the exact layer."""
-        wanted, _ = self._breadth(candidates)
+        """Return how much of the exact answer a search keeps on these queries.
+
+        queries: floats (features,) or (count, features). A few hundred from the real distribution.
+        labels: class ids, one per query = None. Give them where you have them: accuracy kept is what matters.
+        k: int = 10. Classes per query that recall looks at.
+        candidates: int = None. As in `search`.
+        threads: int = None. None uses all cores.
+
+        Cost: that of the exact layer.
+        """
+        wanted = self._sizes(candidates).candidates
         vectors, _ = check_vectors("queries", queries, self.features)
         check_finite("queries", vectors)
         checked = None if labels is None else check_ids("labels", labels, self.classes)
@@ -330,12 +338,15 @@ class ClassIndex:
         k = min(check_count("k", k), wanted)
         found = self.search(vectors, k, candidates=wanted, threads=threads).classes
         _, logits = self.retrieve(vectors, wanted, threads=threads)
-        exact = exact_answer(self._rows[: self.classes], self._state.bias(), vectors, k, self._state.removed())
+        exact = exact_answer(self.rows[: self.classes], self.state.core.bias(), vectors, k, self.state.core.removed())
         return compare(found, logits, exact, wanted, checked)
 
     @_one_at_a_time
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the index with its rows to one file: the old file or the new one, never anything between."""
+        """Write the index with its rows to one file: the old file or the new one, never anything between.
+
+        path: where to. A file that is there is replaced; docs/files.md has the format.
+        """
         save_index(self, os.fspath(path))
 
     @classmethod
@@ -347,16 +358,19 @@ class ClassIndex:
         verify: bool = True,
         threads: int | None = None,
     ) -> Self:
-        """Return the index in a file. mmap: leave the rows on disk (read-only) and page them in as needed.
+        """Return the index in a file.
 
-        verify=False skips the checksums of the data, for files too large to read at start.
+        path: a file that `save` wrote.
+        mmap: bool = False. True leaves the rows on disk, read-only, and pages them in as needed: for large rows.
+        verify: bool = True. False skips the checksums of the data: for files too large to read at start.
+        threads: int = None. None uses all cores to rebuild the tables.
         """
         return cast(Self, load_index(cls, os.fspath(path), mmap, verify, _threads(threads)))
 
     def memory_report(self) -> dict[str, float]:
         """Return bytes per class by part; `rows` is the caller's own array."""
-        parts = {name: float(size) for name, size in self._state.bytes().items()}
-        parts["rows"] = float(self._rows.itemsize * self.features * self.classes)
+        parts = {name: float(size) for name, size in self.state.core.bytes().items()}
+        parts["rows"] = float(self.rows.itemsize * self.features * self.classes)
         if self.names is not None:
             parts["names"] = float(sum(len(name.encode()) for name in self.names))
         return {name: size / max(1, self.classes) for name, size in parts.items()}
@@ -364,134 +378,59 @@ class ClassIndex:
     def __repr__(self) -> str:
         return f"ClassIndex({self.classes:,} classes × {self.features} features, {self.config.pipeline})"
 
-    def _bind(self, rows: npt.NDArray[Any]) -> None:
-        viewed, kind = check_rows("rows", rows)
-        self._state.bind_rows(viewed, kind)
-        self._rows = rows
-
     def _new_rows(self, name: str, rows: Any, count: int) -> npt.NDArray[np.uint8]:
         """Return new rows in the index's own type, as bytes."""
         vectors, _ = check_vectors(name, rows, self.features)
         check_finite(name, vectors)
         if np.ndim(rows) != 2 or len(vectors) != count:
             raise InputError(f"{name} has shape {np.shape(rows)}; expected ({count}, {self.features})")
-        if self._rows.dtype == np.float32:
+        if self.rows.dtype == np.float32:
             return vectors.view(np.uint8)
         with np.errstate(over="ignore"):
-            stored = np.ascontiguousarray(np.asarray(rows).astype(self._rows.dtype, copy=False))
+            stored = np.ascontiguousarray(np.asarray(rows).astype(self.rows.dtype, copy=False))
         if not np.isfinite(stored.astype(np.float32)).all():
-            raise InputError(f"{name} overflows the index's {self._rows.dtype} rows; scale it down")
-        return stored.view(np.uint8).reshape(count, self.features * self._rows.itemsize)
+            raise InputError(f"{name} overflows the index's {self.rows.dtype} rows; scale it down")
+        return stored.view(np.uint8).reshape(count, self.features * self.rows.itemsize)
 
-    def _breadth(self, candidates: int | None) -> tuple[int, int]:
-        """Return how many classes get exact logits, and how many the tables hand on."""
-        wanted = check_count("candidates", self.config.candidates if candidates is None else candidates)
-        if not self.config.bands and not self.config.scan_bits:
-            return max(1, self.classes), max(1, self.classes)
+    def _sizes(self, candidates: int | None) -> SearchSizes:
+        """Return how much a search looks at for so many candidates."""
+        config = self.config
+        wanted = check_count("candidates", config.candidates if candidates is None else candidates)
+        if not config.bands and not config.scan_bits:
+            everything = max(1, self.classes)
+            return SearchSizes(everything, everything, config.probes, 0)
         wanted = max(1, min(wanted, self.classes))
-        if self.config.sketch_bits or self.config.rescore or self.config.probes > 1:
-            return wanted, min(wanted * self.config.breadth, max(1, self.classes * self.config.probes))
-        return wanted, wanted
-
-    def _parts(self, candidates: int) -> int:
-        """Return how many cells a search scans, or how many buckets of a band it reads."""
-        return self.config.cells_scanned(candidates) if self.config.cells else self.config.probes
+        keep = wanted
+        if config.sketch_bits or config.rescore or config.probes > 1:
+            keep = min(wanted * config.breadth, max(1, self.classes * config.probes))
+        return SearchSizes(wanted, keep, config.probes, config.cells_scanned(wanted) if config.cells else 0)
 
     def _search(
         self,
         vectors: Floats,
         k: int,
-        candidates: int,
-        keep: int,
+        sizes: SearchSizes,
         threads: int,
         ids: Ids | None = None,
         id_logits: Floats | None = None,
-    ) -> TopK:
+    ) -> tuple[Ids, Floats, Floats]:
+        """Return classes, logits and log probabilities, (count, k); fill `ids` and `id_logits` where given."""
         shape = (len(vectors), k)
-        top = TopK(np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32))
-        status = self._state.search(
-            vectors,
-            candidates,
-            keep,
-            self._parts(candidates),
-            threads,
-            self.config.output == "logistic",
-            top.classes,
-            top.logits,
-            top.log_probs,
-            ids,
-            id_logits,
+        classes, logits, log_probs = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32)
+        logistic = self.config.output == "logistic"
+        _raise_problem(
+            self.state.core.search(vectors, *sizes, threads, logistic, classes, logits, log_probs, ids, id_logits)
         )
-        if status >= 0:
-            raise not_finite("queries", status)
-        if status < -1:
-            raise InputError(f"queries[{-2 - status}] gives logits beyond float32 with these rows; scale either down")
-        return top
+        return classes, logits, log_probs
 
-    def _fit_ranking(self) -> None:
-        """Choose always-candidates and vote weights from the rows themselves."""
-        count = self.classes
-        if self.config.always and count:
-            norms, bias = self._state.norms(), self._state.bias()
-            # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
-            reach = norms * (float(norms.mean()) * 4 / np.sqrt(self.features)) + bias
-            best = np.argsort(-reach, kind="stable")[: self.config.always]
-            self._set_always(np.sort(best).astype(np.int64))
-        if self.config.rescore:
-            self._set_vote_weights(fit_vote_weights(self))
 
-    def _set_always(self, ids: Ids) -> None:
-        self._always = check_ids("always", ids, self.classes)
-        self._state.set_always(self._always)
-
-    def _set_centres(self, centres: Centres) -> None:
-        self._centres = centres
-        self._state.set_cells(centres.levels, centres.biases, centres.scale)
-
-    def _nearest_cells(self, residuals: Floats, bias: Floats, centres: Centres, threads: int) -> npt.NDArray[np.uint16]:
-        self._set_centres(centres)
-        cells = np.empty(len(residuals), np.uint16)
-        self._state.nearest_cells(residuals, bias, threads, cells)
-        return cells
-
-    def _set_vote_weights(self, weights: Floats) -> None:
-        self._vote_weights = weights
-        self._state.set_vote_weights(weights)
+def _raise_problem(status: Any) -> None:
+    """Raise where a search met numbers that it cannot work with; status is a SearchStatus of the backend."""
+    if status.problem == "query not finite":
+        raise not_finite("queries", status.query)
+    if status.problem == "logits overflow":
+        raise InputError(f"queries[{status.query}] gives logits beyond float32 with these rows; scale either down")
 
 
 def _threads(threads: int | None) -> int:
-    return default_threads() if threads is None else min(MOST_THREADS, check_count("threads", threads))
-
-
-def _centre(rows: npt.NDArray[Any]) -> Floats:
-    """Return the mean of (a sample of) the rows: subtracting it changes no ranking and sharpens the sketch."""
-    if not len(rows):
-        return np.zeros(rows.shape[1], np.float32)
-    step = max(1, len(rows) // SAMPLE)
-    with np.errstate(invalid="ignore", over="ignore"):
-        centre = rows[::step].astype(np.float64).mean(axis=0).astype(np.float32)
-    return np.where(np.isfinite(centre), centre, np.float32(0))
-
-
-def fit_vote_weights(index: ClassIndex) -> Floats:
-    """Return f(votes), a guess at the cosine: a + b·cbrt(votes), fitted on sums of two rows as queries."""
-    count, bands = index.classes, index.config.bands
-    if not count:
-        return np.cbrt(np.arange(bands + 1)).astype(np.float32)
-    pairs = np.linspace(0, count - 1, 64).astype(np.int64)
-    rows = index._rows
-    cosines, roots = [], []
-    for first, second in zip(pairs, np.roll(pairs, 1), strict=True):
-        query = rows[first].astype(np.float32) + rows[second].astype(np.float32)
-        votes = index.votes(query)
-        seen = np.argsort(-votes.astype(np.int32), kind="stable")[:: max(1, count // 256)][:256]
-        part = rows[seen].astype(np.float32)
-        lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(query)
-        cosines.append((part @ query) / np.where(lengths > 0, lengths, 1))
-        roots.append(np.cbrt(votes[seen].astype(np.float32)))
-    x, y = np.concatenate(roots).astype(np.float64), np.concatenate(cosines).astype(np.float64)
-    spread = float(((x - x.mean()) ** 2).sum())
-    slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread if spread > 0 else 1.0
-    slope = max(slope, 1e-6)  # more votes never mean less
-    weights: Floats = (y.mean() + slope * (np.cbrt(np.arange(bands + 1)) - x.mean())).astype(np.float32)
-    return weights
+    return default_threads() if threads is None else min(MAX_THREADS, check_count("threads", threads))

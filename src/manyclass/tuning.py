@@ -12,7 +12,7 @@ from manyclass._validation import check_count, check_finite, check_floats, check
 from manyclass.config import CLASSES_PER_CELL, EXACT_CLASSES, MAX_CELLS, HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import ClassIndex
-from manyclass.quality import compare, exact_answer
+from manyclass.quality import ExactAnswer, compare, exact_answer
 
 LADDER = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000)
 CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
@@ -101,46 +101,51 @@ def tune(
 ) -> Tuned:
     """Return the fastest config that keeps `target` of the exact accuracy on these queries.
 
-    Measures builds and searches of a few dozen settings: minutes at a million classes. memory: bytes the index may take
-    beside the rows. Give at least a few hundred queries from the real distribution; 1,000 resolve a target of .99.
+    rows: floats (classes, features), as for `ClassIndex.build`.
+    queries: floats (count, features). At least a few hundred from the real distribution; 1,000 resolve a target of .99.
+    labels: class ids, one per query = None. With them accuracy is kept; without, agreement with the exact answer.
+    target: float = 0.99. Share of the exact accuracy to keep. Lower is faster.
+    bias: floats (classes,) = None. The layer's bias, where it has one.
+    memory: int = None. Bytes the index may take beside the rows; None sets no limit.
+    threads: int = None. What searches will run with: None for all cores, 1 where queries come from many processes.
+    most_queries: int = 1000. Queries that are used; fewer for a quicker, coarser answer.
+
+    Cost: builds and searches of a few dozen settings; minutes at a million classes.
     """
-    check_rows("rows", rows)
-    count, features = rows.shape
-    vectors, _ = check_vectors("queries", queries, features)
-    check_finite("queries", vectors)
-    if not len(vectors) or not count:
-        raise InputError(f"queries has shape {vectors.shape} and rows {rows.shape}; tuning needs some of both")
+    count, features = check_rows("rows", rows)[0].shape
     check_target(target)
-    most_queries = check_count("most_queries", most_queries)
-    checked = None if labels is None else check_ids("labels", labels, count)
-    if checked is not None and len(checked) != len(vectors):
-        raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
+    vectors, checked = _checked_queries(queries, labels, rows.shape, check_count("most_queries", most_queries))
     checked_bias = np.zeros(count, np.float32) if bias is None else check_floats("bias", bias, count)
     ClassIndex.build(rows, bias=checked_bias, config=HashConfig.exhaustive(), threads=threads)  # checks the rows
-    vectors = vectors[:most_queries]
-    checked = None if checked is None else checked[:most_queries]
     exact = exact_answer(rows, checked_bias, vectors, min(10, count))
     points: list[Point] = []
     for config in _plans(count, features):
         if memory is not None and count * config.bytes_per_class(count) > memory:
             continue
         index = ClassIndex.build(rows, bias=checked_bias, config=config, threads=threads)
-        size = sum(part for name, part in index.memory_report().items() if name != "rows")
         fastest = min((p.microseconds for p in points if p.kept >= target), default=np.inf)
-        for candidates in [c for c in LADDER if c <= count] or [count]:
-            top, microseconds = _timed_search(index, vectors, candidates, threads)
-            quality = compare(top, np.zeros((len(vectors), 0), np.float32), exact, candidates, checked)
-            setting = config.with_(candidates=candidates)
-            points.append(Point(setting, quality.kept, quality.recall, microseconds, size))
-            # More candidates only cost more: stop at the target, or where another config was already faster.
-            if quality.kept >= target or microseconds > 2 * fastest:
-                break
-        del index
+        points += _climb(index, vectors, exact, checked, target, fastest, threads)
     if not points:
         raise InputError(f"memory={memory} is too little for any index of {count} classes; give more, or None")
     good = [p for p in points if p.kept >= target]
     chosen = min(good, key=lambda p: p.microseconds) if good else max(points, key=lambda p: p.kept)
     return Tuned(chosen.config, bool(good), float(target), points)
+
+
+def _checked_queries(
+    queries: npt.ArrayLike, labels: npt.ArrayLike | None, shape: tuple[int, ...], most: int
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64] | None]:
+    """Return the first `most` queries and their labels, for rows of this shape."""
+    vectors, _ = check_vectors("queries", queries, shape[1])
+    check_finite("queries", vectors)
+    if not len(vectors) or not shape[0]:
+        raise InputError(f"queries has shape {vectors.shape} and rows {shape}; tuning needs some of both")
+    if labels is None:
+        return vectors[:most], None
+    checked = check_ids("labels", labels, shape[0])
+    if len(checked) != len(vectors):
+        raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
+    return vectors[:most], checked[:most]
 
 
 def _plans(classes: int, features: int) -> Iterator[HashConfig]:
@@ -157,6 +162,28 @@ def _plans(classes: int, features: int) -> Iterator[HashConfig]:
     if classes > TABLES_FROM and features >= 16:
         yield HashConfig.probed_tables(classes, features)
         yield HashConfig.probed_tables(classes, features, bands=64)
+
+
+def _climb(
+    index: ClassIndex,
+    vectors: npt.NDArray[np.float32],
+    exact: ExactAnswer,
+    labels: npt.NDArray[np.int64] | None,
+    target: float,
+    fastest: float,
+    threads: int | None,
+) -> Iterator[Point]:
+    """Yield what the index keeps with more and more candidates.
+
+    More only cost more: it stops at the target, or where another config (in `fastest` µs) was already faster.
+    """
+    size = sum(part for name, part in index.memory_report().items() if name != "rows")
+    for candidates in [c for c in LADDER if c <= index.classes] or [index.classes]:
+        top, microseconds = _timed_search(index, vectors, candidates, threads)
+        quality = compare(top, np.zeros((len(vectors), 0), np.float32), exact, candidates, labels)
+        yield Point(index.config.with_(candidates=candidates), quality.kept, quality.recall, microseconds, size)
+        if quality.kept >= target or microseconds > 2 * fastest:
+            return
 
 
 def _timed_search(

@@ -3,6 +3,8 @@
 // Every row is scale * pattern, with one of two patterns of its class and one of a few scales. So each logit that a
 // search returns must be scale * (query · pattern) for one such pair: anything else is a torn row. And when a class's
 // two patterns are searched together, one of them must find it: it is always in its old bucket or in its new one.
+//
+// Longer than our usual file because it is a program of its own, built and run as one.
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -16,8 +18,8 @@
 
 #include "../../cpp/class_tree.h"
 #include "../../cpp/index.h"
-#include "../../cpp/parallel.h"
 #include "../../cpp/row_update.h"
+#include "../../cpp/thread_pool.h"
 
 using namespace manyclass;
 
@@ -38,7 +40,7 @@ constexpr Pipeline kPipelines[] = {
     {"re-score", 20, 2, 16, 1, 0, 0, 30, 90, true, true},
     {"flat sketch", 0, 0, 0, 1, 96, 0, 60, 60, true, false},
     {"flat sketch, re-ranked", 0, 0, 0, 1, 64, 160, 40, 120, true, false},
-    {"cells", 0, 0, 0, 8, 96, 0, 60, 60, true, false, 9},
+    {"cells", 0, 0, 0, 1, 96, 0, 60, 60, true, false, 9},
     {"tables and sketch", 20, 2, 16, 1, 0, 64, 30, 200, true, false},
     {"probes and sketch", 24, 3, 4, 4, 0, 160, 40, 2000, false, false},
     {"exhaustive", 0, 0, 0, 1, 0, 0, kClasses + kSpare, kClasses + kSpare, true, false},
@@ -69,7 +71,7 @@ private:
 };
 
 Index make_index(const Pipeline& p, std::mt19937& random) {
-    std::optional<Hasher> hasher;
+    std::optional<WinnerHasher> hasher;
     size_t bits = 0;
     if (p.bands) {
         std::vector<uint32_t> permutation(kFeatures), offsets;
@@ -82,7 +84,7 @@ Index make_index(const Pipeline& p, std::mt19937& random) {
         }
         const auto code_bits = static_cast<size_t>(__builtin_ctzll(p.window));
         bits = code_bits * p.planes;
-        hasher.emplace(HasherShape{kFeatures, p.bands, p.planes, p.window, code_bits, 1, p.exact_keys},
+        hasher.emplace(WinnerHasherShape{kFeatures, p.bands, p.planes, p.window, code_bits, 1, p.exact_keys},
                        permutation.data(), offsets.data());
     }
     constexpr size_t width = 64;
@@ -185,11 +187,12 @@ private:
                 queries.insert(queries.end(), pattern, pattern + kFeatures);
             }
             const auto gone = snapshot();
-            const SearchPlan plan{k, pipeline_.keep, pipeline_.probes, 1 + (turn + seed) % 4};
+            const size_t cells = pipeline_.cells ? pipeline_.cells - 1 : 0;  // all but the empty one
+            const SearchPlan plan{k, pipeline_.keep, pipeline_.probes, cells, 1 + (turn + seed) % 4};
             const SearchStatus status =
                 index_.search(queries.data(), count, plan,
                               {classes.data(), logits.data(), log_probs.data(), ids.data(), id_logits.data(), k});
-            if (status.what != SearchStatus::fine) fail(pipeline_, "a good query is called bad", status.query);
+            if (status.problem != SearchStatus::none) fail(pipeline_, "a good query is called bad", status.query);
             for (size_t q = 0; q < count; ++q) {
                 const int64_t* found = ids.data() + q * k;
                 check_row(queries.data() + q * kFeatures, found, id_logits.data() + q * k, gone);

@@ -27,7 +27,7 @@ def base(records: Records) -> None:
     for step in range(0, 20_001, 1000):
         reached = 0.6 * (1 - math.exp(-step / 6000))
         records.write(stage="base", kind="evaluation", step=step, seconds=step * 0.12, accuracy=reached)
-    records.write(stage="base", kind="result", head="wta", steps=20_000, seconds=2400.0, accuracy=0.6, epochs=3.1,
+    records.write(stage="base", kind="result", head="candidate", steps=20_000, seconds=2400.0, accuracy=0.6, epochs=3.1,
                   multiply_adds=68_000_000, parameters=31_000_000, features=4096, rates=[0.1, 0.03])  # fmt: skip
 
 
@@ -38,7 +38,7 @@ def features(records: Records) -> None:
 
 def softmax_layer(records: Records) -> None:
     records.write(stage="softmax_layer", kind="result", accuracy=EXACT, train_accuracy=0.93, steps=5000,
-                  exact_steps=900, seconds=1800.0, start="wta head")  # fmt: skip
+                  exact_steps=900, seconds=1800.0, start="candidate head")  # fmt: skip
 
 
 def layer(records: Records) -> None:
@@ -82,8 +82,8 @@ def trained(stage: str, milliseconds: float) -> Callable[[Records], None]:
             ("full", None, None, 0.70, 1.0),
             ("hierarchical", None, None, 0.45, 0.2),
             ("sampled", None, None, 0.6, 0.3),
-            *[("wta", count, "own", 0.69 + count / 2e5, 0.2 + count / 1e4) for count in (30, 300, 3000)],
-            ("wta", 300, "paper", 0.5, 0.3),
+            *[("candidate", count, "own", 0.69 + count / 2e5, 0.2 + count / 1e4) for count in (30, 300, 3000)],
+            ("wta", 300, None, 0.5, 0.3),
         ]  # fmt: skip
         for head, candidates, rule, best, share in heads:
             key = {"stage": stage, "head": head, "candidates": candidates, "rule": rule}

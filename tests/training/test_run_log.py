@@ -146,7 +146,7 @@ def test_a_full_disk_leaves_no_half_line(tmp_path: Path, monkeypatch: pytest.Mon
         os.write(file, content[:5])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_log, "_write_all", full)
+    monkeypatch.setattr(run_log, "write_all", full)
     with pytest.raises(OSError, match="No space"):
         log.write(step=2)
     assert log.path.read_bytes() == before

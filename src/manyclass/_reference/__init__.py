@@ -1,1 +1,21 @@
-""""""
+"""The specification: what the native core computes, in NumPy, slow and readable. `MANYCLASS_BACKEND=reference` runs it.
+
+Integer results (codes, votes, sketches, scores, cells, candidate ids, trees) and row updates are the same bits as the
+core's. The floating point on the way to them is spelled out in the core's order. It has the names of `_native`.
+
+- winner_codes: windows, winners, and the bucket number of a band
+- votes, probes: what the tables give for a query
+- sketch, cells: the scan, and the part of it that a query looks at
+- exact_logits: logits and log probabilities of the candidates
+- index: all of these as one index, with the native class's methods
+- row_products, row_update: the products of training, and the steps of the row optimizers
+- class_tree: Huffman's tree behind hierarchical softmax
+- vector_math: sums in the core's order
+"""
+
+from manyclass._reference.class_tree import ClassTree
+from manyclass._reference.index import Index, SearchStatus
+from manyclass._reference.row_products import ChosenRows
+from manyclass._reference.row_update import update_rows
+
+__all__ = ["ChosenRows", "ClassTree", "Index", "SearchStatus", "update_rows"]

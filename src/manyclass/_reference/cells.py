@@ -1,44 +1,18 @@
-"""The coarse partition of a scan: how centres are found, which cell a class belongs to, which cells a query scans.
+"""The coarse partition of a scan: which cell a class belongs to, and which cells a query scans.
 
-Both backends use the centres found here; the rest is the specification of `cpp/cells.cpp`. Products are sums of whole
-numbers that floats hold exactly, in whatever order they are added: cells are the same bits everywhere.
+Products are sums of whole numbers that floats hold exactly, in whatever order they are added: cells are the same bits
+everywhere. How the centres are found is no part of the specification: `manyclass._cell_centres`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-from manyclass._reference.stages import TINIEST, Floats, Ints, lane_sum
-from manyclass._windows_and_signs import permutation
-from manyclass.config import HashConfig
+from manyclass._cell_centres import LEVELS, Centres, Doubles
+from manyclass._reference.vector_math import TINIEST, Floats, Ints, lane_sum
 
-LEVELS = 127
-SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly better: docs/how_it_works.md
-ROUNDS = 6
 CHUNK = 4096
 RANKS = 1024  # a query sorts its cells into so many: within one, the lowest come first
 FARTHEST = 1e39  # a length may overflow where a file's centre is absurd
 MOST_EXTRA = 2.0**30  # leaves the sum of products the other half of 32 bits
-Doubles = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Centres:
-    """Centres of all cells: whole numbers in [-127, 127] in units of `scale`, and the mean bias of each."""
-
-    levels: npt.NDArray[np.int8]  # (cells, features)
-    biases: Floats  # (cells,)
-    scale: float
-
-    def offsets(self) -> Doubles:
-        """Return half the squared length of each centre."""
-        squares = (self.levels.astype(np.int64) ** 2).sum(1).astype(np.float64)
-        wide = self.biases.astype(np.float64)
-        lengths: Doubles = (squares * (self.scale * self.scale) + wide * wide) * 0.5
-        return lengths
 
 
 def whole_levels(vectors: Floats) -> tuple[Floats, Doubles]:
@@ -58,7 +32,7 @@ def products(levels: Floats, centres: Centres) -> Doubles:
 
 
 def nearest(residuals: Floats, bias: Floats, centres: Centres) -> tuple[Ints, Doubles]:
-    """Return the cell of each class, the centre nearest to (row minus mean row, bias), and merit: see distances."""
+    """Return the cell of each class and its merit: the centre nearest to (row minus mean row, bias)."""
     offsets, wide = centres.offsets(), centres.biases.astype(np.float64)
     found, merits = np.empty(len(residuals), np.int64), np.empty(len(residuals))
     for begin in range(0, len(residuals), CHUNK):
@@ -92,52 +66,12 @@ def scores(query: Floats, centres: Centres, radii: Doubles) -> Ints:
     return dots
 
 
-def chosen(query: Floats, centres: Centres, radii: Doubles, sizes: Ints, probes: int, limit: int) -> Ints:
-    """Return the best `probes` cells; twice as many as long as they hold fewer than `limit` classes."""
+def chosen(query: Floats, centres: Centres, radii: Doubles, sizes: Ints, wanted: int, limit: int) -> Ints:
+    """Return the best `wanted` cells; twice as many as long as they hold fewer than `limit` classes."""
     merit = scores(query, centres, radii)
     highest = int(merit.max())
     shift = ((highest - int(merit.min())) // RANKS).bit_length()
     order = np.argsort((highest - merit) >> shift, kind="stable")
-    while sizes[order[:probes]].sum() < limit and probes < len(order):
-        probes *= 2
-    return order[:probes]
-
-
-def find_centres(
-    rows: npt.NDArray[Any],
-    bias: Floats | None,
-    origin: Floats,
-    config: HashConfig,
-    file: Callable[[Floats, Floats, Centres], npt.NDArray[np.integer]],
-) -> Centres:
-    """Return centres by k-means over a sample of the rows, with the bias as one more coordinate.
-
-    file: returns the nearest centre of each of some vectors, as `nearest` does.
-    """
-    cells = config.cells
-    step = max(1, len(rows) // (SAMPLE_PER_CELL * cells))
-    with np.errstate(invalid="ignore", over="ignore"):
-        sample = np.nan_to_num(rows[::step].astype(np.float32) - origin, posinf=0.0, neginf=0.0)
-    if not len(sample):
-        return Centres(np.zeros((cells, rows.shape[1]), np.int8), np.zeros(cells, np.float32), 0.0)
-    sample_bias = np.zeros(len(sample), np.float32) if bias is None else np.ascontiguousarray(bias[::step])
-    # Sums of whole numbers do not depend on their order either.
-    points = np.concatenate([sample, sample_bias[:, None]], axis=1).astype(np.float64)
-    unit = float(np.abs(points).max()) / 2**30 or 1.0
-    fixed = np.rint(points / unit).astype(np.int32)
-    first = permutation(config.seed, 4_000_000, len(sample))[np.arange(cells) % len(sample)]
-    means = fixed[first].astype(np.float64)
-    for _ in range(ROUNDS):
-        cell = file(sample, sample_bias, _rounded(means, unit))
-        order = np.argsort(cell, kind="stable")
-        counts = np.bincount(cell, minlength=cells)
-        filled = np.flatnonzero(counts)
-        starts = (np.cumsum(counts) - counts)[filled]
-        means[filled] = np.add.reduceat(fixed[order], starts, axis=0, dtype=np.int64) / counts[filled, None]
-    return _rounded(means, unit)
-
-
-def _rounded(means: Doubles, unit: float) -> Centres:
-    largest = float(np.abs(means[:, :-1]).max(initial=0))
-    levels = np.rint(means[:, :-1] * (LEVELS / largest)) if largest > 0 else np.zeros_like(means[:, :-1])
-    return Centres(levels.astype(np.int8), (means[:, -1] * unit).astype(np.float32), largest / LEVELS * unit)
+    while sizes[order[:wanted]].sum() < limit and wanted < len(order):
+        wanted *= 2
+    return order[:wanted]

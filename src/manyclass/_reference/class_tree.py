@@ -14,7 +14,7 @@ Ids = npt.NDArray[np.int64]
 Sides = npt.NDArray[np.int8]
 
 
-class ReferenceTree:
+class ClassTree:
     """Each class is a leaf, each inner node a question with a row of weights; node 0 is the root.
 
     counts: int64 (classes,), at least 0. Rare classes end up deep. Where weights are equal, classes are joined before

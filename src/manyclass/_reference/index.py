@@ -1,57 +1,41 @@
-"""The index as the specification has it: the native class's methods, each stage from the reference module."""
+"""The index as the specification has it: the native class's methods, each stage from its own module.
 
-from typing import Any
+Longer than our usual file because it has every method of the native index, most of them a line or two.
+"""
+
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-import manyclass._reference.cells as partition
-import manyclass._reference.stages as spec
-from manyclass._reference.stages import Floats, Ints
+from manyclass._cell_centres import Centres
+from manyclass._reference import cells as partition
+from manyclass._reference.exact_logits import exact_logits, log_probabilities
+from manyclass._reference.probes import probe_order, read_probes
+from manyclass._reference.sketch import SketchStore, longer
+from manyclass._reference.vector_math import Floats, Ints, lane_sum
+from manyclass._reference.votes import best_by_score, count_votes, rescored
+from manyclass._reference.winner_codes import (
+    ABSENT,
+    bucket_numbers,
+    ordered_keys,
+    row_buckets,
+    window_elements,
+    winners,
+)
 
 
-class ReferenceSketch:
-    """Sign codes, factors and biases of all classes, and the two scales they are fractions of."""
+class SearchStatus(NamedTuple):
+    """What is wrong with a search's numbers: nothing, or a problem and the first query that has it.
 
-    def __init__(self, bits: int, signs: Floats) -> None:
-        self.bits, self.signs = bits, signs
-        self.centre = np.zeros(0, np.float32)
-        self.resize(0)
+    With a problem the outputs mean nothing.
+    """
 
-    def resize(self, count: int) -> None:
-        self.codes = np.zeros((count, self.bits // 8), np.uint8)
-        self.factors, self.biases = np.zeros(count, np.int16), np.zeros(count, np.int16)
-        self.scales = [0.0, 0.0]
-
-    def extend(self, count: int) -> None:
-        self.codes, self.factors, self.biases = (longer(a, count) for a in (self.codes, self.factors, self.biases))
-
-    def encode(self, row: Floats) -> tuple[npt.NDArray[np.uint8], np.float32]:
-        return spec.sketch_row(row, self.centre, self.signs, self.bits)
-
-    def reserve(self, factor: float, bias: float) -> None:
-        for kind, magnitude, stored in ((0, factor, self.factors), (1, bias, self.biases)):
-            grown = spec.grown_scale(self.scales[kind], magnitude)
-            if grown != self.scales[kind]:
-                stored[:] = np.rint(stored * (self.scales[kind] / grown)).astype(np.int16)
-                self.scales[kind] = grown
-
-    def set_weights(self, i: int, factor: np.float32, bias: np.float32) -> None:
-        self.factors[i] = spec.to_q15(float(factor) / self.scales[0]) if self.scales[0] > 0 else 0
-        self.biases[i] = spec.to_q15(float(bias) / self.scales[1]) if self.scales[1] > 0 else 0
-
-    def best(self, query: Floats, ids: Ints, keep: int) -> Ints:
-        """Return the `keep` ids with the best scores, best first."""
-        levels, alpha, beta = spec.sketch_query(query, self.signs, self.bits, self.scales[0], self.scales[1])
-        scores = spec.sketch_scores(levels, alpha, beta, self.codes[ids], self.factors[ids], self.biases[ids])
-        return spec.best_by_score(ids, scores, keep)
+    problem: Literal["query not finite", "logits overflow"] | None = None
+    query: int = 0
 
 
-def longer(array: npt.NDArray[Any], count: int, fill: int = 0) -> npt.NDArray[Any]:
-    return np.concatenate([array, np.full((count, *array.shape[1:]), fill, array.dtype)])
-
-
-class ReferenceIndex:
+class Index:
     """Same methods and the same integers as the native index; one thread, no tables but the codes themselves."""
 
     def __init__(
@@ -72,13 +56,11 @@ class ReferenceIndex:
     ) -> None:
         self.features, self.skip_silent, self.rescore, self.exact_keys = features, skip_silent, rescore, exact_keys
         sizes = {"scan": scan_bits, "sketch": sketch_bits}
-        self.sketches = {
-            kind: ReferenceSketch(bits, signs) for kind, bits in sizes.items() if bits and signs is not None
-        }
+        self.sketches = {kind: SketchStore(bits, signs) for kind, bits in sizes.items() if bits and signs is not None}
         self.elements: Ints | None = None
         self.table: Ints = np.zeros((0, 0), np.int64)
         if permutations is not None and offsets is not None:
-            self.elements = spec.window_elements(permutations, offsets, bands)
+            self.elements = window_elements(permutations, offsets, bands)
             self.code_bits = offsets.shape[2].bit_length() - 1
         self._bias = self._norms = np.zeros(0, np.float32)
         self._removed = np.zeros(0, np.uint8)
@@ -98,7 +80,7 @@ class ReferenceIndex:
         return (row.view(np.float16) if self.kind == 2 else row).astype(np.float32)
 
     def first_bad_row(self, ids: Ints, threads: int) -> int:
-        bad = [not np.isfinite(spec.lane_sum(np.square(self._row(self.rows[i])))) for i in ids]
+        bad = [not np.isfinite(lane_sum(np.square(self._row(self.rows[i])))) for i in ids]
         return bad.index(True) if True in bad else len(ids)
 
     # Building
@@ -111,7 +93,7 @@ class ReferenceIndex:
         self._factors = {kind: np.zeros(count, np.float32) for kind in self.sketches}
 
     def set_cells(self, centres: npt.NDArray[np.int8], biases: Floats, scale: float) -> None:
-        self.centres = partition.Centres(centres, biases, scale)
+        self.centres = Centres(centres, biases, scale)
         self.radii = np.zeros(self.cells)
 
     def nearest_cells(self, residuals: Floats, bias: Floats, threads: int, cells: npt.NDArray[np.uint16]) -> None:
@@ -127,11 +109,11 @@ class ReferenceIndex:
     def encode(self, begin: int, end: int, threads: int) -> int:
         for i in range(begin, end):
             row = self._row(self.rows[i])
-            self._norms[i] = np.sqrt(spec.lane_sum(row * row))
+            self._norms[i] = np.sqrt(lane_sum(row * row))
             if not np.isfinite(self._norms[i]):
                 return i
             if self.elements is not None:
-                self.table[i] = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
+                self.table[i] = row_buckets(row, self.elements, self.code_bits, self.exact_keys)
             for kind, sketch in self.sketches.items():
                 sketch.codes[i], self._factors[kind][i] = sketch.encode(row)
             self._file(i, row)
@@ -156,11 +138,11 @@ class ReferenceIndex:
 
     def _apply(self, i: int) -> None:
         row = self._row(self.rows[i])
-        self._norms[i] = np.sqrt(spec.lane_sum(row * row))
+        self._norms[i] = np.sqrt(lane_sum(row * row))
         if self.elements is not None:
             gone = len(self._removed) and self._removed[i]
-            buckets = spec.row_buckets(row, self.elements, self.code_bits, self.exact_keys)
-            self.table[i] = spec.ABSENT if gone else buckets
+            buckets = row_buckets(row, self.elements, self.code_bits, self.exact_keys)
+            self.table[i] = ABSENT if gone else buckets
         for sketch in self.sketches.values():
             sketch.codes[i], factor = sketch.encode(row)
             sketch.reserve(float(factor), abs(float(self._bias[i])))
@@ -175,7 +157,7 @@ class ReferenceIndex:
         if len(self._removed):
             self._removed = longer(self._removed, count)
         if self.elements is not None:
-            self.table = longer(self.table, count, spec.ABSENT)
+            self.table = longer(self.table, count, ABSENT)
         for sketch in self.sketches.values():
             sketch.extend(count)
         self.cell_of = longer(self.cell_of, count)
@@ -188,7 +170,7 @@ class ReferenceIndex:
             self._removed = np.zeros(self.classes, np.uint8)
         self._removed[ids] = 1
         if self.elements is not None:
-            self.table[ids] = spec.ABSENT
+            self.table[ids] = ABSENT
         self.always = self.always[self._removed[self.always] == 0]
 
     def set_always(self, ids: Ints) -> None:
@@ -205,6 +187,7 @@ class ReferenceIndex:
         candidates: int,
         keep: int,
         probes: int,
+        cells: int,
         threads: int,
         logistic: bool,
         classes: Ints,
@@ -212,46 +195,57 @@ class ReferenceIndex:
         log_probs: Floats,
         ids: Ints | None,
         id_logits: Floats | None,
-    ) -> int:
+    ) -> SearchStatus:
+        """Write the best classes of each query; `ids` and `id_logits`, where given, get all candidates.
+
+        candidates: classes that get an exact logit. keep: classes the tables or the scan hand on to a re-ranking.
+        probes: of tables, buckets read per band. cells: of a scan with cells, how many of them are scanned.
+        """
+        if status := self._not_finite(queries):
+            return status
         for q, query in enumerate(queries):
-            if not np.isfinite(spec.lane_sum(query * query)):
-                return q
-        for q, query in enumerate(queries):
-            found = np.sort(self.retrieve(query, candidates, keep, probes))
+            found = np.sort(self.retrieve(query, candidates, keep, probes, cells))
             rows = np.array([self._row(self.rows[i]) for i in found], np.float32).reshape(-1, self.features)
-            exact = spec.exact_logits(query, rows, self._bias[found])
+            exact = exact_logits(query, rows, self._bias[found])
             if not np.isfinite(exact).all():
-                return -2 - q
+                return SearchStatus("logits overflow", q)
             order = np.lexsort((found, -exact.astype(np.float64)))[: classes.shape[1]]
             classes[q], logits[q], log_probs[q] = -1, -np.inf, -np.inf
             classes[q, : len(order)], logits[q, : len(order)] = found[order], exact[order]
-            log_probs[q, : len(order)] = spec.log_probabilities(exact, logistic)[order]
+            log_probs[q, : len(order)] = log_probabilities(exact, logistic)[order]
             if ids is not None:
                 ids[q] = -1
                 ids[q, : len(found)] = found
             if id_logits is not None:
                 id_logits[q] = -np.inf
                 id_logits[q, : len(found)] = exact
-        return -1
+        return SearchStatus()
 
-    def shortlist(self, queries: Floats, keep: int, probes: int, threads: int, ids: Ints) -> int:
-        for q, query in enumerate(queries):
-            if not np.isfinite(spec.lane_sum(query * query)):
-                return q
+    def shortlist(self, queries: Floats, keep: int, probes: int, cells: int, threads: int, ids: Ints) -> SearchStatus:
+        """Write the candidates alone, likeliest first, then -1."""
+        if status := self._not_finite(queries):
+            return status
         ids[...] = -1
         for q, query in enumerate(queries):
-            found = self.retrieve(query, ids.shape[1], keep, probes)
+            found = self.retrieve(query, ids.shape[1], keep, probes, cells)
             ids[q, : len(found)] = found
-        return -1
+        return SearchStatus()
 
-    def retrieve(self, query: Floats, candidates: int, keep: int, probes: int) -> Ints:
+    def _not_finite(self, queries: Floats) -> SearchStatus | None:
+        """Return the first query whose squared norm is not finite, if there is one."""
+        for q, query in enumerate(queries):
+            if not np.isfinite(lane_sum(query * query)):
+                return SearchStatus("query not finite", q)
+        return None
+
+    def retrieve(self, query: Floats, candidates: int, keep: int, probes: int, cells: int) -> Ints:
         """Return the candidate ids of one query, best first."""
         alive = np.flatnonzero(self._removed == 0) if len(self._removed) else np.arange(self.classes)
         if "scan" in self.sketches:
             if self.cells:
                 sizes = np.bincount(self.cell_of, minlength=self.cells)
                 limit = keep if "sketch" in self.sketches else candidates
-                scanned = partition.chosen(query, self.centres, self.radii, sizes, probes, limit)
+                scanned = partition.chosen(query, self.centres, self.radii, sizes, cells, limit)
                 alive = alive[np.isin(self.cell_of[alive], scanned)]
             if "sketch" not in self.sketches:
                 return self.sketches["scan"].best(query, alive, candidates)
@@ -268,36 +262,36 @@ class ReferenceIndex:
                 np.concatenate([hits, extra]),
                 np.concatenate([votes, np.zeros(len(extra), np.int64)]),
             )
-            scores = spec.rescored(query, self._norms[hits], self._bias[hits], votes, self.vote_weights)
-            return spec.best_by_score(hits, scores, candidates)
-        return spec.best_by_score(hits, votes, candidates)
+            scores = rescored(query, self._norms[hits], self._bias[hits], votes, self.vote_weights)
+            return best_by_score(hits, scores, candidates)
+        return best_by_score(hits, votes, candidates)
 
     def _hits(self, query: Floats, keep: int, probes: int) -> tuple[Ints, Ints]:
         """Return the classes that tables hand on, ascending, and their votes."""
         assert self.elements is not None
-        keys = spec.ordered_keys(query, self.exact_keys)
+        keys = ordered_keys(query, self.exact_keys)
         if keys.min() == keys.max():
             return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        best, second, margin, silent = spec.winners(keys, self.elements)
+        best, second, margin, silent = winners(keys, self.elements)
         silent &= self.skip_silent
         if probes > 1:
-            order = spec.probe_order(best, second, margin, silent, self.code_bits, probes * len(best))
-            hits, votes = np.unique(spec.read_probes(order, self.table, keep), return_counts=True)
+            order = probe_order(best, second, margin, silent, self.code_bits, probes * len(best))
+            hits, votes = np.unique(read_probes(order, self.table, keep), return_counts=True)
         else:
-            counts = spec.count_votes(spec.bucket_numbers(best, self.code_bits), silent, self.table)
+            counts = count_votes(bucket_numbers(best, self.code_bits), silent, self.table)
             hits = np.flatnonzero(counts)
             votes = counts[hits]
-        kept = np.sort(spec.best_by_score(hits, votes, keep))
+        kept = np.sort(best_by_score(hits, votes, keep))
         return kept, votes[np.searchsorted(hits, kept)]
 
     def votes(self, query: Floats, counts: npt.NDArray[np.uint16]) -> None:
         assert self.elements is not None
-        keys = spec.ordered_keys(query, self.exact_keys)
+        keys = ordered_keys(query, self.exact_keys)
         counts[:] = 0
         if keys.min() != keys.max():
-            best, _, _, silent = spec.winners(keys, self.elements)
-            buckets = spec.bucket_numbers(best, self.code_bits)
-            counts[:] = spec.count_votes(buckets, silent & self.skip_silent, self.table)
+            best, _, _, silent = winners(keys, self.elements)
+            buckets = bucket_numbers(best, self.code_bits)
+            counts[:] = count_votes(buckets, silent & self.skip_silent, self.table)
 
     # State
 
@@ -306,7 +300,7 @@ class ReferenceIndex:
         self._bias, self._norms = bias.copy(), norms.copy()
         self._removed = np.zeros(0, np.uint8) if removed is None else removed.copy()
         if self.elements is not None:
-            self.table = np.full((self.classes, len(self.elements)), spec.ABSENT, np.int64)
+            self.table = np.full((self.classes, len(self.elements)), ABSENT, np.int64)
         for sketch in self.sketches.values():
             sketch.resize(self.classes)
         self.cell_of = np.zeros(self.classes, np.int64)

@@ -3,21 +3,22 @@
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._reference.row_update import RowRule, update_rows
+from manyclass._reference.row_update import update_rows
+from manyclass._row_rule import RowRule
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
 
-class ReferencePairs:
-    """Which example wants which rows: ids (examples, width), negative where there is none."""
+class ChosenRows:
+    """Which rows each example chose: ids (examples, width), negative where there is none."""
 
     def __init__(self, ids: Ids) -> None:
         self.ids = ids
         self.rows: Ids = np.unique(ids[ids >= 0])
 
     def products(self, weight: Floats, bias: Floats | None, input: Floats, out: Floats, threads: int) -> None:
-        """Write weight[id]·input + bias[id] for every pair, -inf where there is none."""
+        """Write weight[id]·input + bias[id] for every (example, row) pair, -inf where there is none."""
         present = np.maximum(self.ids, 0)
         logits = np.einsum("ekd,ed->ek", weight[present], input)
         logits = logits if bias is None else logits + bias[present]

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from manyclass._backend import tree_class
+from manyclass._backend import core
 from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import InputError, InputTypeError
@@ -66,7 +66,7 @@ class HierarchicalSoftmax(RowHead):
     def tree(self) -> Any:
         """The tree, built when it is first needed."""
         if self._tree is None:
-            self._tree = tree_class()(array(self._counts))
+            self._tree = core().ClassTree(array(self._counts))
         return self._tree
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyclass._reference.row_update import RowRule
+from manyclass._row_rule import RowRule
 from manyclass.errors import ConfigError
 from manyclass.torch.row_step import Group, RowStep, RowSteps, untouched_zeros
 

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from manyclass._backend import pairs_class
+from manyclass._backend import core
 from manyclass.torch.weight_watch import announce_moved
 
 
@@ -113,7 +113,7 @@ class _PairLogits(torch.autograd.Function):
     def forward(
         ctx: Any, input: Tensor, ids: Tensor, weight: Tensor, bias: Tensor | None, update: RowUpdate | None
     ) -> Tensor:
-        pairs = pairs_class()(array(ids))
+        pairs = core().ChosenRows(array(ids))
         logits = np.empty(tuple(ids.shape), np.float32)
         threads = torch.get_num_threads()
         pairs.products(array(weight), None if bias is None else array(bias), array(input), logits, threads)

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyclass._backend import row_updater
-from manyclass._reference.row_update import ADAGRAD, ADAM, RowRule
+from manyclass._backend import core
+from manyclass._row_rule import ADAGRAD, ADAM, RowRule
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch.weight_watch import announce_moved
 
@@ -157,7 +157,7 @@ def apply_step(step: RowStep, parameter: Tensor, ids: Tensor, gradient: Tensor) 
     tensors = [tensor for tensor in (parameter, step.first, step.second) if tensor is not None]
     if all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in tensors):
         as_rows = _matrix_of(len(parameter))
-        row_updater()(
+        core().update_rows(
             step.rule,
             as_rows(parameter),
             None if step.first is None else as_rows(step.first),

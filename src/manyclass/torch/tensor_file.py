@@ -24,15 +24,23 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyclass._section_file import open_regular, replacement, write_all
-from manyclass.errors import CorruptFileError, FileError, FileVersionError, InputError, InputTypeError
+from manyclass._atomic_file import (
+    DamageError,
+    open_regular,
+    plain_json,
+    read_exactly,
+    replacement,
+    reported,
+    write_all,
+    write_at_start,
+)
+from manyclass.errors import FileError, FileVersionError, InputError, InputTypeError
 
 __all__ = ["read_settings", "read_tensors", "write_tensors"]
 
 Tensors = dict[str, Tensor]
 VERSION = 1
 PREFIX = b'{"__metadata__":{"header_crc32":"'
-ADVICE = "restore the file from a copy or write it again"
 CHUNK = 4 << 20  # bytes held in memory at a time, however large the tensor
 MAX_HEADER = 100_000_000  # the limit of the safetensors library
 _DTYPES = {
@@ -55,10 +63,6 @@ class _Place(NamedTuple):
     end: int
 
 
-class _DamageError(Exception):
-    """What is wrong with a file; becomes a CorruptFileError where the path is known."""
-
-
 def write_tensors(path: str | os.PathLike[str], kind: str, settings: dict[str, Any], tensors: Tensors) -> None:
     """Replace the file at `path`, all or nothing; when this returns, the new content is on the disk.
 
@@ -66,14 +70,13 @@ def write_tensors(path: str | os.PathLike[str], kind: str, settings: dict[str, A
     memory, and then one at a time.
     """
     places = _plan(tensors)
-    encoded = encode_settings(settings)
+    encoded = plain_json(settings, "settings")
     header_length = len(_header(kind, encoded, places, ["0" * 8] * len(places)))
     with replacement(os.path.realpath(path)) as file:
         write_all(file, bytes(8 + header_length))
         checksums = [_write_tensor(file, tensors[place.name]) for place in places]
         header = _header(kind, encoded, places, checksums)
-        os.lseek(file, 0, os.SEEK_SET)
-        write_all(file, struct.pack("<Q", len(header)) + header)
+        write_at_start(file, struct.pack("<Q", len(header)) + header)
 
 
 def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], Tensors]:
@@ -82,15 +85,12 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any
     The tensors are a private memory map of the file: nothing is held in memory but what is used, a later save over the
     file leaves them as they are, and writing to them does not reach the file.
     """
-    with open_regular(path) as file:
-        try:
-            metadata, places, data_start = _read_header(file, path, kind)
-            for place, checksum in zip(places, metadata["crc32"], strict=True):
-                if _read_checksum(file, place.end - place.begin) != checksum:
-                    raise _DamageError(f"the checksum of tensor {place.name!r:.60} does not match")
-            content = torch.from_numpy(np.memmap(file, dtype=np.uint8, mode="c"))
-        except _DamageError as damage:
-            raise CorruptFileError(f"{os.fspath(path)}: {damage}; {ADVICE}") from None
+    with open_regular(path) as file, reported(path):
+        metadata, places, data_start = _read_header(file, path, kind)
+        for place, checksum in zip(places, metadata["crc32"], strict=True):
+            if _read_checksum(file, place.end - place.begin) != checksum:
+                raise DamageError(f"the checksum of tensor {place.name!r:.60} does not match")
+        content = torch.from_numpy(np.memmap(file, dtype=np.uint8, mode="c"))
     tensors = {
         place.name: content[data_start + place.begin : data_start + place.end].view(place.dtype).reshape(place.shape)
         for place in places
@@ -100,24 +100,9 @@ def read_tensors(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any
 
 def read_settings(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
     """Return the settings alone, without reading the tensors."""
-    with open_regular(path) as file:
-        try:
-            settings: dict[str, Any] = _read_header(file, path, kind)[0]["settings"]
-        except _DamageError as damage:
-            raise CorruptFileError(f"{os.fspath(path)}: {damage}; {ADVICE}") from None
+    with open_regular(path) as file, reported(path):
+        settings: dict[str, Any] = _read_header(file, path, kind)[0]["settings"]
     return settings
-
-
-def encode_settings(settings: dict[str, Any]) -> str:
-    """Return settings as JSON, after refusing those that would come back as something else."""
-    try:
-        encoded = json.dumps(settings, allow_nan=False)
-        unchanged: bool = json.loads(encoded) == settings
-    except (TypeError, ValueError, RecursionError) as error:
-        raise InputTypeError(f"settings must be plain JSON values, but: {error}") from error
-    if not unchanged:  # tuples, integer keys: JSON silently turns them into something else
-        raise InputTypeError("settings do not survive JSON unchanged; use only string keys, lists and dicts")
-    return encoded
 
 
 def _plan(tensors: Tensors) -> list[_Place]:
@@ -167,17 +152,17 @@ def _read_header(file: FileIO, path: str | os.PathLike[str], kind: str) -> tuple
     """Return the metadata (settings and checksums decoded), the places and the position of the first tensor."""
     length = os.fstat(file.fileno()).st_size
     if length < 8 + len(PREFIX) + 8:
-        raise _DamageError(f"only {length} bytes long, too short for a {kind}")
-    header_length = struct.unpack("<Q", _read(file, 8))[0]
+        raise DamageError(f"only {length} bytes long, too short for a {kind}")
+    header_length = struct.unpack("<Q", read_exactly(file, 8))[0]
     if header_length > min(MAX_HEADER, length - 8):
-        raise _DamageError(f"header length {header_length} is beyond the end of the file or above 100 MB")
-    header = _read(file, header_length)
+        raise DamageError(f"header length {header_length} is beyond the end of the file or above 100 MB")
+    header = read_exactly(file, header_length)
     if (8 + header_length) % 64:
-        raise _DamageError(f"header length {header_length} is not one that is written here")
+        raise DamageError(f"header length {header_length} is not one that is written here")
     if not header.startswith(PREFIX):
-        raise _DamageError(f"not a {kind}, or its first bytes are damaged")
+        raise DamageError(f"not a {kind}, or its first bytes are damaged")
     if header[len(PREFIX) : len(PREFIX) + 8] != b"%08x" % zlib.crc32(PREFIX + b"0" * 8 + header[len(PREFIX) + 8 :]):
-        raise _DamageError("the checksum of the header does not match")
+        raise DamageError("the checksum of the header does not match")
     try:
         content = json.loads(header)
         metadata = content.pop("__metadata__")
@@ -193,9 +178,9 @@ def _read_header(file: FileIO, path: str | os.PathLike[str], kind: str) -> tuple
         metadata["crc32"] = [checksums[start : start + 8] for start in range(0, len(checksums), 8)]
         places = _check_layout(content, length - 8 - header_length)
         if len(places) != len(metadata["crc32"]) or not isinstance(metadata["settings"], dict):
-            raise _DamageError("its checksums or settings do not fit its tensors")
+            raise DamageError("its checksums or settings do not fit its tensors")
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise _DamageError(f"the header is not one that was written here ({error!r:.100})") from None
+        raise DamageError(f"the header is not one that was written here ({error!r:.100})") from None
     return metadata, places, 8 + header_length
 
 
@@ -206,25 +191,18 @@ def _check_layout(entries: dict[str, Any], length: int) -> list[_Place]:
     for name, entry in entries.items():
         dtype, shape, (begin, end) = _DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         if not all(type(size) is int and 0 <= size < 2**63 for size in (begin, end, *shape)):
-            raise _DamageError(f"tensor {name!r:.60} has an impossible size")
+            raise DamageError(f"tensor {name!r:.60} has an impossible size")
         if begin != position or begin % dtype.itemsize or end - begin != math.prod(shape) * dtype.itemsize:
-            raise _DamageError(f"tensor {name!r:.60} is misplaced, or its shape does not fill its bytes")
+            raise DamageError(f"tensor {name!r:.60} is misplaced, or its shape does not fill its bytes")
         position = end
         places.append(_Place(name, dtype, tuple(shape), begin, end))
     if position != length:
-        raise _DamageError(f"its tensors take {position} bytes, the file has {length} for them")
+        raise DamageError(f"its tensors take {position} bytes, the file has {length} for them")
     return places
 
 
 def _read_checksum(file: FileIO, size: int) -> str:
     crc = 0
     for start in range(0, size, CHUNK):
-        crc = zlib.crc32(_read(file, min(CHUNK, size - start)), crc)
+        crc = zlib.crc32(read_exactly(file, min(CHUNK, size - start)), crc)
     return f"{crc:08x}"
-
-
-def _read(file: FileIO, size: int) -> bytes:
-    content = file.read(size)
-    if content is None or len(content) != size:
-        raise _DamageError("it became shorter while it was read")
-    return content

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from manyclass._atomic_file import write_all
 from manyclass.errors import CorruptFileError, InputTypeError
 
 try:
@@ -54,7 +55,7 @@ class RunLog:
             os.ftruncate(file, end)
             os.lseek(file, end, os.SEEK_SET)
             try:
-                _write_all(file, line)
+                write_all(file, line)
             except OSError:  # a full disk must not leave half a line
                 os.ftruncate(file, end)
                 raise
@@ -153,11 +154,6 @@ def _end_of_last_line(file: int) -> int:
             return start + newline + 1
         end = start
     return 0
-
-
-def _write_all(file: int, content: bytes) -> None:
-    while content:  # the system may take less than it was given
-        content = content[os.write(file, content) :]
 
 
 def _threads() -> int | None:

@@ -5,8 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from experiments.peers.exact import FastestExact, TorchSoftmax
-from experiments.peers.exact_products import exact_seconds, speedups
+from experiments.peers.exact import FastestExact, TorchSoftmax, exact_seconds, speedups
 from experiments.peers.judging import accuracy_kept, judge
 from experiments.peers.measuring import fitting_queries, measure_setting, microseconds_batch
 from experiments.peers.peer import Floats, Ids, Peer, Setting

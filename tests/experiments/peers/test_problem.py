@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from layer_cases import small_layer
 
-from experiments.imagenet21k import trained_layer
+from experiments.peers import problem
 from experiments.peers.problem import Problem
 from manyclass.errors import InputError
 
 
 def test_exact_answers_are_those_of_the_dense_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trained_layer, "QUERIES_AT_ONCE", 32)  # 90 queries: two whole chunks and a part
+    monkeypatch.setattr(problem, "QUERIES_AT_ONCE", 32)  # 90 queries: two whole chunks and a part
     layer = small_layer()
     logits = layer.queries @ layer.rows.T + layer.bias
     np.testing.assert_array_equal(layer.exact.classes, np.argsort(-logits, axis=1)[:, :10])

@@ -1,0 +1,89 @@
+// One search on its way through the stages. Each stage is a file: tables, votes, scan, cells, rerank, topk; they share
+// the state below.
+#pragma once
+#include <cstring>
+#include <span>
+
+#include "index.h"
+#include "search_scratch.h"
+
+namespace manyclass {
+
+// Orders floats as best_first_key orders integers.
+inline uint64_t best_first(float score, uint32_t id) {
+    uint32_t bits;
+    score += 0.0f;
+    std::memcpy(&bits, &score, sizeof bits);
+    bits ^= bits >> 31 ? 0xffffffffu : 0x80000000u;
+    return (static_cast<uint64_t>(~bits) << 32) | id;
+}
+
+class Search {
+public:
+    Search(Index& index, const SearchPlan& plan, const SearchOut& out, SearchScratch& scratch);
+    SearchStatus run(const float* queries, size_t count);
+
+private:
+    // search.cpp
+    void retrieve();
+    void everything(size_t q);
+    void gather_lists(size_t splits, bool repeats);
+    void sort_ids(std::vector<uint32_t>& ids, SearchWorker& worker);
+    const float* query(size_t q) const { return queries_ + q * index_.shape_.features; }
+    bool removed(uint32_t id) const { return !index_.removed_.empty() && index_.removed_[id]; }
+
+    // search_tables.cpp
+    void by_tables(size_t q, size_t split, size_t splits, BestList& list, SearchWorker& worker);
+    void drop_repeats(SearchWorker& worker);
+
+    // search_votes.cpp: both leave the best `keep` classes in worker.voted, in order of ids.
+    void count_votes(SearchWorker& worker);
+    void count_hits(SearchWorker& worker);
+    template <class Table>
+    void count_block(size_t bands, SearchWorker& worker, Table table);
+
+    // search_scan.cpp
+    size_t scan_limit() const { return index_.sketch_ ? plan_.keep : plan_.candidates; }
+    void by_flat_scan();
+    void scan(size_t first, size_t count, size_t split, size_t splits, size_t limit, SearchWorker& worker);
+    void scan_spans(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t split,
+                    size_t splits, SearchWorker& worker);
+    void guess_floors(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t limit,
+                      SearchWorker& worker);
+    void cut(BestList& list, ScanQuery& scan);
+
+    // search_cells.cpp
+    void by_cells();
+    void choose_cells(size_t limit);
+    void best_cells(size_t q, size_t limit);
+    void scan_cells(size_t first, size_t count, size_t split, size_t splits, size_t limit, SearchWorker& worker);
+    template <class List>
+    void scan_cell(size_t cell, ScanQuery* scans, size_t count, List list);
+    int32_t* scores_of(size_t q) { return cell_scores_.data() + q * index_.cells_->count(); }
+
+    // search_rerank.cpp
+    void refine();
+    void score_by_sketch(size_t q, std::span<const uint32_t> ids, BestList& list, SearchWorker& worker);
+    void rescore(size_t q, BestList& list, SearchWorker& worker);
+
+    // search_topk.cpp
+    bool finish(size_t q, SearchWorker& worker);
+    void list_candidates(size_t q) const;
+
+    Index& index_;
+    const SearchPlan& plan_;
+    const SearchOut& out_;
+    const Kernels& kernels_;
+    SearchScratch& scratch_;
+    std::vector<SearchWorker>& workers_;
+    std::vector<BestList>& lists_;
+    std::vector<std::vector<uint32_t>>& ids_;
+    std::vector<std::vector<float>>& logits_;
+    std::vector<int32_t>& cell_scores_;
+    std::vector<std::vector<uint32_t>>& cell_lists_;
+    // The block of queries in work: its first query, how many there are, and the number of the first.
+    const float* queries_ = nullptr;
+    size_t count_ = 0, first_ = 0;
+};
+
+}  // namespace manyclass

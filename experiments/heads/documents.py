@@ -1,0 +1,159 @@
+"""What docs/training.md says from the committed records: tables and sentences by the names of their markers."""
+
+from statistics import mean
+
+from experiments.frame.documents import as_markdown
+from experiments.frame.records import Record, Records
+from experiments.frame.run_section import machine_in_words
+from experiments.frame.wording import number, percent, times, whole
+from experiments.heads import tables
+from experiments.heads.page import paper_classes
+
+RESULTS = "experiments/results/heads"
+PAGE = f"[page]({RESULTS}/report.html)"
+
+
+def texts(records: Records) -> dict[str, str]:
+    """Return name → Markdown; links are relative to the repository."""
+    return {
+        "heads_learning": learning_block(records),
+        "heads_learning_limit": learning_limit(records),
+        "heads_tail": tail_block(records),
+        "heads_refresh": refresh_block(records),
+        "heads_momentum": momentum_block(records),
+        "heads_demo": demo_block(records),
+        "heads_demo_sentence": demo_sentence(records),
+        "heads_steps": steps_block(records),
+        "heads_step_sentence": step_sentence(records),
+        "heads_paper_setting": paper_setting_block(records),
+    }
+
+
+def figure(name: str, alt: str) -> str:
+    """Return a figure of the committed page."""
+    return f"![{alt}]({RESULTS}/figures/{name}.png)"
+
+
+def block(*parts: str) -> str:
+    """Return paragraphs."""
+    return "\n\n".join(parts)
+
+
+def last(records: Records, stage: str) -> Record:
+    """Return the newest result of a stage."""
+    found = records.last(stage=stage, kind="result")
+    assert found is not None, f"the committed run has no result of stage {stage}"
+    return found
+
+
+def one_thread(records: Records) -> str:
+    """Return the machine, for runs that have a thread each."""
+    return machine_in_words(records).rpartition(", ")[0] + ", one thread per run"
+
+
+def learning_block(records: Records) -> str:
+    """Return curves and table of what is learned step by step."""
+    some = last(records, "learning")
+    return block(
+        figure("learning", "Accuracy against steps"),
+        f"{whole(some['classes'])} classes, hidden 128, batch {some['batch']}, {whole(some['steps'])} steps, momentum "
+        f"0.9, rate 0.1 falling exponentially to a tenth of it; {whole(some['tests'])} test examples, judged by the "
+        "exact best class; lines are means of the seeds, bands run from least to most; "
+        f"{one_thread(records)}, {PAGE}.",
+        as_markdown(tables.learning_table(records)),
+    )
+
+
+def learning_limit(records: Records) -> str:
+    """Return how much of the classes a step of these runs computes."""
+    runs = records.select(stage="learning", kind="result", head="candidate")
+    classes, distinct = runs[-1]["classes"], mean(run["readings"]["distinct_classes"] for run in runs)
+    return (
+        f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step, more than the head "
+        "itself thinks sensible"
+    )
+
+
+def tail_block(records: Records) -> str:
+    """Return figure and table of the bias of the tail."""
+    some = last(records, "tail")
+    return block(
+        figure("tail", "Bias against samples of the tail"),
+        f"{whole(some['classes'])} classes of which the shared candidates miss {some['missed_mass']:.0%} of the "
+        f"probability, {whole(some['draws'])} draws, against all classes; {machine_in_words(records)}, {PAGE}.",
+        as_markdown(tables.tail_table(records)),
+    )
+
+
+def refresh_block(records: Records) -> str:
+    """Return figure and table of the ways to re-hash."""
+    return block(
+        figure("refresh", "Recall and accuracy against the refresh period"),
+        f"The WordNet task as above, normalized trunk, one seed; {one_thread(records)}, {PAGE}.",
+        as_markdown(tables.refresh_table(records)),
+    )
+
+
+def momentum_block(records: Records) -> str:
+    """Return the table of lazy momentum and momentum at once."""
+    return block(
+        f"The WordNet task of above, seed 0, accuracy after so many steps ({PAGE}):",
+        as_markdown(tables.momentum_table(records)),
+    )
+
+
+def demo_block(records: Records) -> str:
+    """Return curves and table of what is learned in the same seconds."""
+    some = last(records, "demo")
+    return block(
+        figure("demo", "Accuracy against seconds and against steps"),
+        f"{whole(some['classes'])} classes, {some['budget']:.0f} seconds of training each, {whole(some['tests'])} test "
+        f"examples; {machine_in_words(records)}, {PAGE}.",
+        as_markdown(tables.demo_table(records)),
+    )
+
+
+def demo_sentence(records: Records) -> str:
+    """Return how sampled softmax compares per second, and per step."""
+    runs = tables.demo_runs(records)
+    ends = {head: mean(run["curve"][-1][2] for run in found) for head, found in runs.items()}
+    steps = {head: mean(run["steps"] for run in found) for head, found in runs.items()}
+    return (
+        f"sampled softmax learns as much per second ({percent(ends['sampled'])} against {percent(ends['candidate'])} "
+        f"after the same seconds): it makes {times(steps['sampled'] / steps['candidate'])} as many steps, and needs "
+        "them"
+    )
+
+
+def steps_block(records: Records) -> str:
+    """Return figure and tables of the time of a step."""
+    some = last(records, "steps")
+    return block(
+        figure("steps", "Time of a training step against classes"),
+        f"d = {some['features']}, batch {some['batch']}, K = {some['candidates']}, momentum kept per row unless it "
+        f"says otherwise; {machine_in_words(records)}, {PAGE}.",
+        as_markdown(tables.steps_table(records)),
+        as_markdown(tables.parts_table(records, "steps", tables.middle_size(records))),
+    )
+
+
+def step_sentence(records: Records) -> str:
+    """Return a step of ours beside one of full softmax."""
+    classes = tables.middle_size(records)
+    found = {
+        record["head"]: record["step_ms"] for record in records.select(stage="steps", kind="result", classes=classes)
+    }
+    return (
+        f"at {whole(classes)} classes a training step of the head takes {number(found['candidate'])} ms, "
+        f"{times(found['full'] / found['candidate'])} as fast as full softmax's"
+    )
+
+
+def paper_setting_block(records: Records) -> str:
+    """Return the time of a step in the paper's second setting."""
+    some = last(records, "paper_setting")
+    return block(
+        f"d = {some['features']}, batch {some['batch']}, K = {some['candidates']}; {machine_in_words(records)}, "
+        f"{PAGE}.",
+        as_markdown(tables.parts_table(records, "paper_setting", paper_classes(records))),
+    )

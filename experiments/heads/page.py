@@ -1,0 +1,110 @@
+"""The page of the experiment: every table and figure, from the records alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
+from experiments.frame.records import Records
+from experiments.frame.run_section import run_section
+from experiments.frame.wording import number, percent, times, whole
+from experiments.heads import figures, tables
+
+Parts = list[Table | Figure | Text]
+LEAD = (
+    "Output layers that compute few of many classes in a training step, beside full softmax: how long a step takes, "
+    "what is learned in as many steps and in as many seconds, and how far the approximations are off."
+)
+QUICK_LEAD = "**This is a quick run** on small made data: it shows that everything works, not how well."
+
+
+def make_page(records: Records, folder: Path) -> Page:
+    """Return the page; figures are written into the folder. What was not run says so."""
+
+    def section(stage: str, title: str, text: str, parts: Callable[[], Parts]) -> Section:
+        short = title.partition(":")[0]
+        missing = records.last(stage=stage, kind="missing")
+        if missing:
+            text += f"\n\nThe task on WordNet was left out: {missing['reason']}; `{missing['install']}`."
+        if not records.done(stage=stage, kind="result"):
+            return Section(title, f"{text}\n\nNot run yet: stage `{stage}`.", short=short)
+        return Section(title, text, parts(), short)
+
+    sections = [
+        section("learning", "Step by step: what a head learns", LEARNING,
+                lambda: [figures.draw_learning(records, folder), tables.learning_table(records)]),
+        section("demo", "Second by second: what a head learns", SECONDS,
+                lambda: [figures.draw_demo(records, folder), tables.demo_table(records)]),
+        section("steps", "Step times: a head alone", STEPS,
+                lambda: [figures.draw_steps(records, folder), tables.steps_table(records),
+                         tables.parts_table(records, "steps", tables.middle_size(records))]),
+        section("paper_setting", "Paper's setting: its second experiment", paper_setting_text(records),
+                lambda: [tables.parts_table(records, "paper_setting", paper_classes(records))]),
+        section("momentum", "Momentum: per row or at once", MOMENTUM, lambda: [tables.momentum_table(records)]),
+        section("refresh", "Refresh: when rows are re-hashed", REFRESH,
+                lambda: [figures.draw_refresh(records, folder), tables.refresh_table(records)]),
+        section("tail", "Tail: how far its samples are off", TAIL,
+                lambda: [figures.draw_tail(records, folder), tables.tail_table(records)]),
+        run_section(records),
+    ]  # fmt: skip
+    card = records.last(kind="card")
+    lead = f"{LEAD}\n\n{QUICK_LEAD}" if card and card["options"]["quick"] else LEAD
+    return Page("Output layers in training", lead, facts(records), sections)
+
+
+LEARNING = (
+    "Every head sees the same batches in the same order. Of the task “random points” every class is a random point; of "
+    "“wordnet”, the embedding of a gloss. An example is its point with half of the features missing, and noise. The "
+    "trunk is one hidden layer of rectified units, plain or followed by BatchNorm. The learning rate falls "
+    "exponentially to a tenth. Every run has one thread."
+)
+SECONDS = (
+    "The task of the demo: classes as unequal as words. Evaluations cost none of the seconds. The tree of the "
+    "hierarchical softmax is built from the true frequencies, its best case."
+)
+STEPS = (
+    "Forward, backward, update, and re-hashing at most 1000 classes, of the head alone; the median of twelve steps, "
+    "each head in a process of its own."
+)
+MOMENTUM = (
+    "Lazy momentum gives a row the rest of its move whenever it is touched again; at once, the default, makes the "
+    "whole move when the gradient comes."
+)
+REFRESH = "How much of the exact best ten is computed while rows move, for several ways to keep the index up to date."
+TAIL = (
+    "The estimate of the normaliser is unbiased. Its logarithm is too low, by about half the relative variance, and so "
+    "shrinks as 1 / samples; the gradient likewise."
+)
+
+
+def paper_classes(records: Records) -> int:
+    """Return the number of classes of the paper's setting as it was measured."""
+    found = records.last(stage="paper_setting", kind="result")
+    return int(found["classes"]) if found else 0
+
+
+def paper_setting_text(records: Records) -> str:
+    """Return the sizes of that setting."""
+    found = records.last(stage="paper_setting", kind="result")
+    if found is None:
+        return "The paper's second experiment: 3000 of 1.2 million classes."
+    return (
+        f"{whole(found['candidates'])} of {whole(found['classes'])} classes, {whole(found['features'])} features, "
+        f"batch {found['batch']}."
+    )
+
+
+def facts(records: Records) -> list[Fact]:
+    """Return the few numbers that matter, as far as they are measured."""
+    found = []
+    for (task, trunk), heads in tables.learning_groups(records).items():
+        if trunk == "normalized" and {"full", "candidate"} <= heads.keys():
+            ours, full = (tables.mean_curve(heads[head])[-1][1] for head in ("candidate", "full"))
+            label = f"accuracy of candidate softmax after as many steps (full softmax: {percent(full)}), {task}"
+            found.append(Fact(percent(ours), label))
+    classes = tables.middle_size(records) if records.done(stage="steps", kind="result") else 0
+    step = records.last(stage="steps", kind="result", head="candidate", classes=classes)
+    full_step = records.last(stage="steps", kind="result", head="full", classes=classes)
+    if step and full_step:
+        found.append(Fact(f"{number(step['step_ms'])} ms", f"a training step over {whole(classes)} classes"))
+        found.append(Fact(times(full_step["step_ms"] / step["step_ms"]), "the speed of full softmax's step there"))
+    return found

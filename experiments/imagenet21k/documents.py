@@ -1,0 +1,216 @@
+"""What README and docs tell of the committed run, every number from its records."""
+
+from collections.abc import Iterable
+
+from experiments.frame.documents import as_markdown
+from experiments.frame.page import Table
+from experiments.frame.records import Record, Records
+from experiments.frame.run_section import machine_in_words
+from experiments.frame.wording import ABSENT, duration, number, percent, times, whole
+from experiments.imagenet21k import paper, results
+from experiments.imagenet21k.page_layer import accuracy_text, below_print
+from experiments.imagenet21k.results import Cells, kept
+from experiments.peers.reading import peers_of, quickest
+
+RESULTS = "experiments/results/imagenet21k"
+SHARE = 0.99  # of the accuracy, at which libraries are compared
+TIMES = ("us_batch1", "us_batch64", "us_batch1000")
+LIBRARIES = (  # name in the documents, how the names of its peers begin, how they end
+    ("manyclass, the paper's pipeline", "manyclass paper", ""),
+    ("manyclass, default", "manyclass default", ""),
+    ("faiss flat PQ fast-scan, refine", "faiss PQ", ""),
+    ("faiss IVF, PQ fast-scan, refine", "faiss IVF", ""),
+    ("ScaNN", "ScaNN", ""),
+    ("faiss HNSW32", "faiss HNSW", ""),
+    ("hnswlib", "hnswlib", ""),
+    ("exact product, fastest", "fastest exact", "exact"),
+    ("torch, 16-bit linear layer", "torch bf16", "exact"),
+    ("torch softmax", "torch softmax", "exact"),
+)
+HEAD_ROWS = (  # how the table of heads names them; several numbers of candidates share a row
+    ("full softmax", "full", None),
+    ("hierarchical softmax", "hierarchical", None),
+    ("sampled softmax, 1024 samples", "sampled", None),
+    ("**candidate softmax**, 1024 shared candidates and a tail of 1024", "candidate", "shared"),
+    ("candidate softmax, own candidates", "candidate", "own"),
+    ("WTA softmax, as in the paper", "wta", None),
+)
+
+
+def texts(records: Records) -> dict[str, str]:
+    """Return name → Markdown."""
+    cells, peers = results.layer_cells(records), peers_of(records, "peers")
+    data, base, layer = (_result(records, stage) for stage in ("data", "base", "softmax_layer"))
+    found = {
+        "classes": whole(data["classes"]),
+        "machine": machine_in_words(records),
+        "network_size": f"{base['multiply_adds'] / 1e6:.0f} million multiply-adds, {base['features']} features",
+        "longest_stage": longest_stage(records),
+        "base_accuracy": percent(base["accuracy"]),
+        "exact_layer": exact_layer(data, layer),
+        "speed_table": speed_table(cells),
+        "speed_over_softmax": times(cells["default", 1, 30]["speedup_torch"]),
+        "kept_at_30": accuracy_text(cells),
+        "speed_at_99": speed_at_99(cells),
+        "serving": serving(cells),
+        "below_print": below_print(cells),
+        "accuracies": f"{percent(layer['accuracy'])} of the cases stands out more than that of one that is right in "
+        f"{percent(paper.EXACT_ACCURACY)}",
+        "summary": summary(cells, data, layer),
+        "peers": as_markdown(peers_table(peers)),
+        "peers_remarks": peers_remarks(peers, cells),
+        "heads": as_markdown(heads_table(records)),
+        "end_to_end": end_to_end(records),
+    }
+    return {f"imagenet21k_{name}": text for name, text in found.items()}
+
+
+def _result(records: Records, stage: str) -> Record:
+    found = records.last(stage=stage, kind="result")
+    assert found is not None, f"the committed run has no result of stage {stage}"
+    return found
+
+
+def longest_stage(records: Records) -> str:
+    """Return which stage took longest, and all of them together."""
+    spent = {end["stage"]: records.seconds_spent(end["stage"]) for end in records.select(kind="stage_end")}
+    longest = max(spent, key=spent.__getitem__)
+    return f"the longest, `{longest}`, took {duration(spent[longest])}, all together {duration(sum(spent.values()))}"
+
+
+def exact_layer(data: Record, layer: Record) -> str:
+    """Return how often the exact layer is right, and in which style."""
+    styles = ", ".join(f"{style} {percent(share)}" for style, share in layer["by_style"].items())
+    return f"{percent(layer['accuracy'])} of the {whole(data['test_images'])} held-out pictures ({styles})"
+
+
+# The layer alone
+
+
+def speed_table(cells: Cells) -> str:
+    """Return the speed-up over the fastest exact product by batch and candidates."""
+    shares = [percent(cells["default", 1, count]["accuracy_kept"]) for count in paper.CANDIDATES]
+    columns = ["batch", *(f"K = {count} ({share} of the accuracy kept)"
+                          for count, share in zip(paper.CANDIDATES, shares, strict=True))]  # fmt: skip
+    rows = [
+        [batch, *(times(cells["default", batch, count]["speedup"]) for count in paper.CANDIDATES)]
+        for batch in paper.BATCHES
+    ]
+    return as_markdown(Table(columns, rows, align="r" * len(columns)))
+
+
+def speed_at_99(cells: Cells) -> str:
+    """Return how fast both pipelines are at our goal's share, one query at a time."""
+    share, wanted = paper.GOAL_TRADE_OFF
+    ours, literal = (_fewest(cells, pipeline, share) for pipeline in results.PIPELINES)
+    return (
+        f"the default is {times(ours['speedup'])} as fast at {percent(kept(ours))} of the accuracy (goal: "
+        f"{wanted:g}× at {share:.0%}), the paper's pipeline {times(literal['speedup'])} at {percent(kept(literal))}"
+    )
+
+
+def serving(cells: Cells) -> str:
+    """Return how fast the default is at our goal's share, one query at a time, over both baselines."""
+    ours = _fewest(cells, "default", paper.GOAL_TRADE_OFF[0])
+    return (
+        f"{times(ours['speedup'])} as fast as the fastest exact product and {times(ours['speedup_torch'])} as fast as "
+        f"torch's softmax, at {percent(kept(ours))} of the accuracy"
+    )
+
+
+def summary(cells: Cells, data: Record, layer: Record) -> str:
+    """Return the run in three sentences."""
+    few, ours = cells["default", 1, 30], _fewest(cells, "default", paper.GOAL_TRADE_OFF[0])
+    literal = _fewest(cells, "paper", paper.TRADE_OFF[0])
+    printed = f"{paper.SPEEDUP[1, 300]:g}× at {paper.ACCURACY_KEPT[300]:.0%}"
+    return (
+        f"On {whole(data['classes'])} Han characters drawn from Debian's fonts the exact softmax is right on "
+        f"{percent(layer['accuracy'])} of the pictures in two fonts that were held out: 30 candidates keep "
+        f"{percent(kept(few))} of that (the paper, on its photographs: {paper.ACCURACY_KEPT[30]:.0%}), and one picture "
+        f"at a time the last layer is {times(ours['speedup'])} as fast as the fastest exact product at "
+        f"{percent(kept(ours))} of its accuracy. The paper's own pipeline does as well there: "
+        f"{times(literal['speedup_torch'])} torch's softmax at {percent(kept(literal))} (the paper, one at a time: "
+        f"{printed})."
+    )
+
+
+def _fewest(cells: Cells, pipeline: str, share: float) -> Record:
+    found = results.fewest(cells, pipeline, 1, share)
+    assert found is not None, f"no setting of the {pipeline} pipeline keeps {share:.0%}"
+    return found
+
+
+# Other libraries
+
+
+def peers_table(peers: dict[str, list[Record]]) -> Table:
+    """Return µs per query of the quickest setting of each library that keeps 99%, and its build time."""
+    rows, best_times = [], {field: min(_spent(found, field) for found in peers.values()) for field in TIMES}
+    for name, start, kind in LIBRARIES:
+        settings = [record for peer, found in peers.items() if peer.startswith(start) for record in found]
+        spent = {field: _spent(settings, field) for field in TIMES}
+        cells = [f"**{number(spent[field])}**" if spent[field] == best_times[field] else number(spent[field])
+                 for field in TIMES]  # fmt: skip
+        best = quickest(settings, TIMES[0], SHARE)
+        build = "" if kind == "exact" or best is None else f"{best['build_seconds']:.1f}"
+        rows.append([name, *cells, build])
+    return Table(["", "one at a time", "batches of 64", "batches of 1000", "build, s"], rows)
+
+
+def _spent(settings: list[Record], field: str) -> float:
+    found = quickest(settings, field, SHARE)
+    return float(found[field]) if found else float("inf")
+
+
+def peers_remarks(peers: dict[str, list[Record]], cells: Cells) -> str:
+    """Return who is quickest at lower accuracies, and what is found of the exact ten."""
+    fastest = {}
+    for share in (0.90, 0.95):
+        spent = {peer: found["us_batch64"] for peer, settings in peers.items()
+                 if (found := quickest(settings, "us_batch64", share))}  # fmt: skip
+        fastest[share] = min(spent.items(), key=lambda item: item[1])
+    least = min(results.by_candidates(cells, "default", 1), key=lambda record: record["candidates"])
+    lower = " and ".join(
+        f"at {share:.0%} of the accuracy {peer} ({number(spent)} µs)" for share, (peer, spent) in fastest.items()
+    )
+    tens = {peer: found for peer in ("faiss HNSW32", "hnswlib M=16", "manyclass default", "manyclass paper")
+            if (found := quickest(peers.get(peer, []), TIMES[0], SHARE))}  # fmt: skip
+    ten = ", ".join(f"{peer} {percent(record['recall_at_10'])}" for peer, record in tens.items())
+    return (
+        f"Quickest in batches of 64 are {lower}; our smallest setting, {least['candidates']} candidates, already keeps "
+        f"{percent(kept(least))}. All are asked for ten classes, and accuracy looks at the first. Of the exact ten, "
+        f"the settings of the first column find: {ten}."
+    )
+
+
+# Training
+
+
+def heads_table(records: Records) -> Table:
+    """Return steps, time of a step and accuracy of the heads on kept features; numbers of candidates side by side."""
+    trained = results.head_results(records, "heads")
+    rows = []
+    for name, head, rule in HEAD_ROWS:
+        found = {series[1]: record for series, record in trained.items() if (series[0], series[2]) == (head, rule)}
+        counts = " / ".join(str(count) for count in found if count)
+        rows.append([
+            f"{name}, K = {counts}" if counts else name,
+            _beside(whole(record["steps"]) for record in found.values()),
+            _beside(f"{record['ms_per_step']:,.0f}" for record in found.values()),
+            _beside(percent(record["accuracy"]) for record in found.values()),
+        ])  # fmt: skip
+    return Table(["head", "steps", "ms per step", "held-out accuracy"], rows)
+
+
+def _beside(values: Iterable[str]) -> str:
+    return " / ".join(values) or ABSENT
+
+
+def end_to_end(records: Records) -> str:
+    """Return how far the whole network comes with each head."""
+    trained = {series[0]: record for series, record in results.head_results(records, "end_to_end").items()}
+    ours, full = (
+        f"{percent(record['accuracy'])} after {whole(record['steps'])} steps in {duration(record['seconds'])}"
+        for record in (trained["candidate"], trained["full"])
+    )
+    return f"with candidate softmax {ours}, with the exact softmax {full}"

@@ -1,0 +1,157 @@
+"""What an index is made of: the core's object, the rows it looks at, and what was fitted to them.
+
+`ClassIndex` is the face that users see; files and checkpoints read and restore this.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._backend import core
+from manyclass._cell_centres import Centres, find_centres
+from manyclass._validation import Floats, Ids, check_finite, check_ids, check_rows, not_finite
+from manyclass._windows_and_signs import draw_signs, draw_windows
+from manyclass.config import HashConfig
+
+Progress = Callable[[int, int], None]
+BUILD_SLICE = 65_536  # rows between two calls of a progress callback
+SAMPLE = 20_000  # rows from which the mean row is estimated
+
+
+class IndexState:
+    """The state of one index. Not checked and not locked: `ClassIndex` does both.
+
+    core: the native index or its NumPy twin; see `_reference.Index` for its methods.
+    rows: what the core looks at. always: ids looked at for every query. vote_weights: f(votes), a guess at the cosine.
+    centres: of the cells, where there are any.
+    """
+
+    def __init__(self, config: HashConfig, features: int) -> None:
+        config.check_features(features)
+        windows = draw_windows(config, features) if config.bands else None
+        self.config = config
+        self.features = features
+        self.rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
+        self.always: Ids = np.empty(0, np.int64)
+        self.vote_weights: Floats = np.zeros(1, np.float32)
+        self.centres: Centres | None = None
+        self.core = core().Index(
+            features=features,
+            skip_silent=config.skip_silent,
+            rescore=config.rescore,
+            blocked=config.probes == 1,
+            permutations=windows.permutations if windows else None,
+            offsets=windows.offsets if windows else None,
+            bands=config.bands,
+            exact_keys=config.keys == "exact",
+            scan_bits=config.scan_bits,
+            sketch_bits=config.sketch_bits,
+            signs=draw_signs(config, features) if config.scan_bits or config.sketch_bits else None,
+            cells=config.cells,
+        )
+
+    @property
+    def classes(self) -> int:
+        return int(self.core.classes)
+
+    def bind(self, rows: npt.NDArray[Any]) -> None:
+        """Look at these rows from now on; says nothing about their codes."""
+        viewed, kind = check_rows("rows", rows)
+        self.core.bind_rows(viewed, kind)
+        self.rows = rows
+
+    def build(self, rows: npt.NDArray[Any], bias: Floats | None, threads: int, progress: Progress | None) -> None:
+        """Encode all rows, slice by slice, and fit what is fitted."""
+        count = len(rows)
+        self.bind(rows)
+        centre = mean_row(rows) if self.config.scan_bits or self.config.sketch_bits else None
+        self.core.start_build(count, bias, centre)
+        if self.config.cells and centre is not None:
+            nearest = functools.partial(self._nearest_cells, threads=threads)
+            self.set_centres(find_centres(rows, bias, centre, self.config, nearest))
+        for begin in range(0, count, BUILD_SLICE):
+            end = min(count, begin + BUILD_SLICE)
+            bad = self.core.encode(begin, end, threads)
+            if bad < end:
+                raise not_finite("rows", bad)
+            if progress:
+                progress(end, count)
+        self.core.finish_build(threads)
+        if self.config.always and count:
+            self.set_always(likeliest_by_norm_and_bias(self))
+        if self.config.rescore:
+            self.set_vote_weights(fit_vote_weights(self))
+
+    def votes(self, query: Floats) -> npt.NDArray[np.uint16]:
+        """Return in how many bands each class shares the bucket of one query, (classes,)."""
+        counts = np.empty(self.classes, np.uint16)
+        self.core.votes(query, counts)
+        return counts
+
+    def remove(self, ids: Ids) -> None:
+        self.core.remove(ids)
+        self.always = self.always[~np.isin(self.always, ids)]
+
+    def set_always(self, ids: Ids) -> None:
+        self.always = check_ids("always", ids, self.classes)
+        self.core.set_always(self.always)
+
+    def set_vote_weights(self, weights: Floats) -> None:
+        self.vote_weights = weights
+        self.core.set_vote_weights(weights)
+
+    def set_centres(self, centres: Centres) -> None:
+        self.centres = centres
+        self.core.set_cells(centres.levels, centres.biases, centres.scale)
+
+    def _nearest_cells(self, residuals: Floats, bias: Floats, centres: Centres, threads: int) -> npt.NDArray[np.uint16]:
+        self.set_centres(centres)
+        cells = np.empty(len(residuals), np.uint16)
+        self.core.nearest_cells(residuals, bias, threads, cells)
+        return cells
+
+
+def mean_row(rows: npt.NDArray[Any]) -> Floats:
+    """Return the mean of (a sample of) the rows: subtracting it changes no ranking and sharpens the sketch."""
+    if not len(rows):
+        return np.zeros(rows.shape[1], np.float32)
+    step = max(1, len(rows) // SAMPLE)
+    with np.errstate(invalid="ignore", over="ignore"):
+        centre = rows[::step].astype(np.float64).mean(axis=0).astype(np.float32)
+    return np.where(np.isfinite(centre), centre, np.float32(0))
+
+
+def likeliest_by_norm_and_bias(state: IndexState) -> Ids:
+    """Return the `always` classes that reach the largest logits whatever the query, ascending."""
+    norms, bias = state.core.norms(), state.core.bias()
+    # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
+    reach = norms * (float(norms.mean()) * 4 / np.sqrt(state.features)) + bias
+    best = np.argsort(-reach, kind="stable")[: state.config.always]
+    return np.sort(best).astype(np.int64)
+
+
+def fit_vote_weights(state: IndexState) -> Floats:
+    """Return f(votes), a guess at the cosine: a + b·cbrt(votes), fitted on sums of two rows as queries."""
+    count, bands = state.classes, state.config.bands
+    if not count:
+        return np.cbrt(np.arange(bands + 1)).astype(np.float32)
+    chosen = np.linspace(0, count - 1, 64).astype(np.int64)
+    cosines, roots = [], []
+    for first, second in zip(chosen, np.roll(chosen, 1), strict=True):
+        query = state.rows[first].astype(np.float32) + state.rows[second].astype(np.float32)
+        check_finite("query", query[None])
+        votes = state.votes(query)
+        seen = np.argsort(-votes.astype(np.int32), kind="stable")[:: max(1, count // 256)][:256]
+        part = state.rows[seen].astype(np.float32)
+        lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(query)
+        cosines.append((part @ query) / np.where(lengths > 0, lengths, 1))
+        roots.append(np.cbrt(votes[seen].astype(np.float32)))
+    x, y = np.concatenate(roots).astype(np.float64), np.concatenate(cosines).astype(np.float64)
+    spread = float(((x - x.mean()) ** 2).sum())
+    slope = float(((x - x.mean()) * (y - y.mean())).sum()) / spread if spread > 0 else 1.0
+    slope = max(slope, 1e-6)  # more votes never mean less
+    weights: Floats = (y.mean() + slope * (np.cbrt(np.arange(bands + 1)) - x.mean())).astype(np.float32)
+    return weights
