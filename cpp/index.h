@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "band_tables.h"
+#include "bucket_numbers.h"
 #include "cells.h"
 #include "code_store.h"
 #include "index_lock.h"
 #include "sketch.h"
 #include "sketch_store.h"
-#include "winner_hash.h"
 
 namespace manyclass {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "band_tables.h"
-#include "winner_hash.h"
+#include "bucket_numbers.h"
 
 namespace manyclass {
 

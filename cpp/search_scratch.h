@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "best_list.h"
+#include "bucket_numbers.h"
 #include "probes.h"
 #include "sketch.h"
-#include "winner_hash.h"
 
 namespace manyclass {
 

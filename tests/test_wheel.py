@@ -13,7 +13,7 @@ import pytest
 from cases import ROOT
 
 pytestmark = pytest.mark.skipif(not shutil.which("c++"), reason="needs a C++ compiler to build the wheel")
-CLONE_ONLY = ("experiments", "benchmarks", "tests", "docs", "examples")
+CLONE_ONLY = ("experiments", "tests", "docs", "examples")
 
 
 @pytest.fixture(scope="module")

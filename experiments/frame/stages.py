@@ -45,6 +45,17 @@ class Options:
                 raise ConfigError(f"--head {head}: there is no such output layer; give one of {', '.join(known)}")
         return [head for head in known if not self.heads or head in self.heads]
 
+    def stage(
+        self, name: str, title: str, full: float, quick: float, run: Callable[["Run"], None], *after: str
+    ) -> "Stage":
+        """Return a stage that takes so many minutes on 2 cores, in a full and in a quick run.
+
+        What the title has in brackets is true of the full run only. after: the stages whose results it uses.
+        """
+        if self.quick:
+            return Stage(name, title.partition(" (")[0], quick, run, after)
+        return Stage(name, title, full, run, after)
+
 
 @dataclass(frozen=True)
 class Stage:

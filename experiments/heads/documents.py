@@ -69,8 +69,8 @@ def learning_limit(records: Records) -> str:
     runs = records.select(stage="learning", kind="result", head="candidate")
     classes, distinct = runs[-1]["classes"], mean(run["readings"]["distinct_classes"] for run in runs)
     return (
-        f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step, more than the head "
-        "itself thinks sensible"
+        f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step, so many that the head "
+        "itself warns"
     )
 
 
@@ -130,8 +130,9 @@ def steps_block(records: Records) -> str:
     some = last(records, "steps")
     return block(
         figure("steps", "Time of a training step against classes"),
-        f"d = {some['features']}, batch {some['batch']}, K = {some['candidates']}, momentum kept per row unless it "
-        f"says otherwise; {machine_in_words(records)}, {PAGE}.",
+        f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
+        f"shared ones: the best {_ranks(some)} of each; momentum kept per row unless it says otherwise; "
+        f"{machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.steps_table(records)),
         as_markdown(tables.parts_table(records, "steps", tables.middle_size(records))),
     )
@@ -149,11 +150,17 @@ def step_sentence(records: Records) -> str:
     )
 
 
+def _ranks(some: Record) -> int:
+    """Return how many candidates of each example a shared set of the default size looks at."""
+    shared_limit, per_place = 2048, 2  # defaults of CandidateSoftmax and step_classes.py, without loading torch
+    return int(min(some["candidates"], -(-per_place * shared_limit // some["batch"])))
+
+
 def paper_setting_block(records: Records) -> str:
     """Return the time of a step in the paper's second setting."""
     some = last(records, "paper_setting")
     return block(
-        f"d = {some['features']}, batch {some['batch']}, K = {some['candidates']}; {machine_in_words(records)}, "
-        f"{PAGE}.",
+        f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
+        f"shared ones: the best {_ranks(some)} of each; {machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.parts_table(records, "paper_setting", paper_classes(records))),
     )

@@ -12,7 +12,7 @@ NAMES = {
     "full": "full softmax",
     "candidate": "candidate softmax (manyclass)",
     "own candidates": "candidate softmax, own candidates",
-    "wta": "the paper's literal rule",
+    "wta": "WTA softmax (the paper's layer)",
     "hierarchical": "hierarchical softmax",
     "sampled": "sampled softmax",
 }
@@ -72,7 +72,7 @@ def parts_table(records: Records, stage: str, classes: int) -> Table:
         if (record := found.get(head))
     ]
     columns = [f"{whole(classes)} classes", "forward", "backward", "update", "step, ms", "faster than full",
-               "of the tree's step", "distinct classes", "peak bytes per class"]  # fmt: skip
+               "× the hierarchical step", "distinct classes", "peak bytes per class"]  # fmt: skip
     caption = "Milliseconds by part; peak memory is that of the whole process, Python and torch included."
     return Table(columns, rows, caption)
 

@@ -38,9 +38,8 @@ def measure(samples: int, draws: int) -> dict[str, float]:
     ratios, log_bias, squares = [], torch.zeros(BATCH).double(), torch.zeros(BATCH).double()
     drift = [torch.zeros_like(gradient), torch.zeros_like(gradient)]  # of even and of odd draws
     found = head.shortlist(x, ranks_per_example(BATCH, head.candidates, SHARED))
-    sizes = {"limit": SHARED, "tail": samples, "num_classes": CLASSES}
     for draw in range(draws):
-        chosen = shared_classes(found, positives, **sizes, generator=head.sampler.generator)
+        chosen = shared_classes(found, positives, limit=SHARED, tail=samples, sampler=head.sampler)
         shares = (logits[:, chosen.ids] + chosen.log_weights - log_z).exp()  # they add up to Ẑ/Z
         ratio = shares.sum(1, keepdim=True)
         weighted = shares @ rows[chosen.ids]

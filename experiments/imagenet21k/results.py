@@ -35,7 +35,7 @@ def name_of(series: Series) -> str:
     count = f", K = {candidates:,}" if candidates else ""
     if head == "candidate":
         return f"candidate softmax, {rule or 'shared'}{count}"
-    return f"WTA softmax, as in the paper{count}" if head == "wta" else f"{head} softmax"
+    return f"WTA softmax (the paper's layer){count}" if head == "wta" else f"{head} softmax"
 
 
 def in_order(grouped: dict[Series, Content]) -> dict[Series, Content]:

@@ -1,17 +1,16 @@
-"""The stages of the experiment in order, and all that the frame needs to know of it.
+"""The stages of the experiment in order, and what must be installed for them.
 
 torch is loaded when something is to be run, not by `report` and `doctor`.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.frame.needs import Need
-from experiments.frame.page import Page
-from experiments.frame.records import Records
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.imagenet21k import sources
+from experiments.imagenet21k.documents import texts
+from experiments.imagenet21k.page import make_page
 from experiments.imagenet21k.sources import Collection
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def stages(options: Options) -> list[Stage]:
     options.heads_among(HEADS)
 
     def stage(name: str, title: str, full: float, quick: float, work: Work, *after: str) -> Stage:
-        return Stage(name, title, quick if options.quick else full, with_chosen_threads(work), after)
+        return options.stage(name, title, full, quick, with_chosen_threads(work), *after)
 
     return [
         stage("data", "draw the pictures, or read them", 4, 0.2, run_data),
@@ -92,20 +91,6 @@ def run_data(run: Run) -> None:
     run.records.write(stage="data", kind="result", **images_of(run).facts())
 
 
-def page(records: Records, figures: Path) -> Page:
-    """Return the page of the experiment."""
-    from experiments.imagenet21k.page import make_page
-
-    return make_page(records, figures)
-
-
-def documents(records: Records) -> dict[str, str]:
-    """Return what README and docs tell of the committed run."""
-    from experiments.imagenet21k.documents import texts
-
-    return texts(records)
-
-
 def needs() -> list[Need]:
     """Return the fonts by package; without them there are --quick and --data."""
     missing = set(sources.missing_packages())
@@ -117,6 +102,6 @@ def needs() -> list[Need]:
 
 
 EXPERIMENT = Experiment(
-    "imagenet21k", "The paper's first experiment: an image network of 21 thousand classes", stages, page, needs,
-    documents,
+    "imagenet21k", "The paper's first experiment: an image network of 21 thousand classes", stages, make_page, needs,
+    texts,
 )  # fmt: skip

@@ -5,7 +5,7 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, whole
-from experiments.index.stages import FULL
+from experiments.index.sizes import FULL
 from experiments.index.tables import (
     BATCHES,
     KINDS,
@@ -82,7 +82,8 @@ def million_note(records: Records) -> str:
     exact = everything[0]["exact_accuracy"]
     assert by_label is not None
     return (
-        f"The others stop earlier: {stops}. The default is probed tables there, which `for_problem` picks without "
+        f"At any setting, these find fewer of the exact winners of a million such rows: {stops}. The default is probed "
+        "tables there, which `for_problem` picks without "
         "seeing the rows; `tune` looks at them and tries the cells. Label accuracy says little on this set: the exact "
         f"product itself is right in {percent(exact)} of the queries, and a method that misses the long rows scores "
         f"more; by that rule {by_label['peer']} is the fastest, with {percent(by_label[WINNER])} of the winners. All "

@@ -7,7 +7,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
 from experiments.index.figures import draw_growth, draw_sweep
-from experiments.index.stages import Sizes, sizes_of
+from experiments.index.sizes import Sizes, sizes_of
 from experiments.index.tables import (
     BATCHES,
     SHARE,

@@ -14,7 +14,7 @@ from manyclass._windows_and_signs import permutation
 from manyclass.config import HashConfig
 
 LEVELS = 127  # a coordinate of a centre is a whole number in [-127, 127]
-SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly better: docs/how_it_works.md
+SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly better
 ROUNDS = 6
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]

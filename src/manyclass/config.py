@@ -289,9 +289,14 @@ def _preferences(
     # with a quarter (K = 30; experiment imagenet21k).
     bits = min(32 * math.ceil(max(1, features / 1024) * bits / 32), 2 * max(32, width), MAX_SKETCH_BITS)
     flat = [cls.flat_sketch(b, **changes) for b in (bits, 128, 64, 32) if b <= bits]
-    if classes <= FLAT_SCAN_CLASSES or features < 16:
+    if not uses_tables(classes, features):
         return flat
     return [*(cls.probed_tables(classes, features, bands, **changes) for bands in (64, 48, 32)), *flat]
+
+
+def uses_tables(classes: int, features: int) -> bool:
+    """Return whether probed tables are the rule of thumb for this size, instead of a scan of every class."""
+    return classes > FLAT_SCAN_CLASSES and features >= 16
 
 
 def check_target(target: object) -> None:

@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from manyclass import ConfigError, InputError, InputTypeError
 from manyclass.torch import all_classes as exact
-from manyclass.torch.class_sampler import ClassSampler, Drawn
+from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 from manyclass.torch.row_optimizers import RowSGD
-from manyclass.torch.sampled_softmax import SampledSoftmax, accidental_hits
+from manyclass.torch.sampled_softmax import SampledSoftmax
 
 CLASSES = 40
 FREQUENCIES = (torch.arange(CLASSES) % 7 + 1) ** 2
@@ -129,7 +129,7 @@ def test_hits_are_found_wherever_they_are() -> None:
     drawn = torch.tensor([2, 5, 9])
     positives = torch.tensor([[9, 2, -1], [3, 5, -1], [0, 10, -1], [1, 2, -1], [-1, -1, 5]])
     expected = torch.tensor([[1, 0, 1], [0, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0]]).bool()
-    assert torch.equal(accidental_hits(positives, drawn), expected)
+    assert torch.equal(already_there(positives, drawn), expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

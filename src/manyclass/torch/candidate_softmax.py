@@ -46,7 +46,9 @@ class CandidateSoftmax(FromLinear, RowHead):
     """Output layer over many classes that computes few of them: use it in place of nn.Linear and CrossEntropyLoss.
 
     in_features, num_classes: sizes of the layer.
-    candidates: int = 300 [K]. Classes that are retrieved for each example. More: closer to full softmax, slower.
+    candidates: int = 300. Classes that are retrieved for each example, at most. In `topk`: more come closer to the
+        exact answer, and are slower. In training with shared=True, a batch looks at 2 · shared_limit / examples of
+        each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
     output: "softmax" (default), or "logistic": every class is a yes/no question.
     shared: bool = True. All examples of a batch use the union of their best candidates: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
@@ -55,7 +57,8 @@ class CandidateSoftmax(FromLinear, RowHead):
     normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
     temperature: float = 1.0. Divides the logits.
     subtract_mean: bool = False. Subtract a running mean from the inputs: for features with a large common part.
-    config: HashConfig, default chosen by size. How classes are retrieved.
+    config: HashConfig, default chosen by size. How classes are retrieved. Above 400,000 classes the default makes half
+        the effort of an index for serving; to serve such a head, give it `HashConfig.for_problem(classes, features)`.
     refresh_steps: int = 1000. Steps in which every class is re-hashed once, in turn.
     refresh_limit: int = 1000. Classes re-hashed per step, at most.
     touched_first: bool = True. Beside the turn, re-hash the rows that the last step moved most.
@@ -296,12 +299,9 @@ class CandidateSoftmax(FromLinear, RowHead):
         """Return the classes that this step computes."""
         found = self._by_rank(x.detach(), self._ranks(len(x)))
         sampler = self._random_classes()
-        if not self.shared:
-            return own_classes(found, positives, tail=self.tail, sampler=sampler)
-        return shared_classes(
-            found, positives, limit=self.shared_limit, tail=self.tail, num_classes=self.num_classes,
-            generator=sampler.generator,
-        )  # fmt: skip
+        if self.shared:
+            return shared_classes(found, positives, limit=self.shared_limit, tail=self.tail, sampler=sampler)
+        return own_classes(found, positives, tail=self.tail, sampler=sampler)
 
     def _ranks(self, examples: int) -> int:
         """Return how many candidates of each example a batch of this size asks for."""
@@ -335,16 +335,18 @@ class CandidateSoftmax(FromLinear, RowHead):
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.topk(*layer.plain(x), k, logistic=logistic)
-        return predictions.topk(layer, x, self.shortlist(x, candidates), k, logistic, normalizer, self._draw_outside)
+        return predictions.topk(
+            layer, x, self.shortlist(x, candidates), k, logistic, normalizer, self._others_at_random
+        )
 
     def _log_prob(self, input: Tensor, classes: Tensor | None, normalizer: Normalizer = "candidates") -> Tensor:
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.log_prob(*layer.plain(x), classes, logistic=logistic)
         found = self.shortlist(x, self.candidates)
-        return predictions.log_prob(layer, x, found, classes, logistic, normalizer, self._draw_outside)
+        return predictions.log_prob(layer, x, found, classes, logistic, normalizer, self._others_at_random)
 
-    def _draw_outside(self, classes: Tensor) -> tuple[Tensor, Tensor]:
+    def _others_at_random(self, classes: Tensor) -> tuple[Tensor, Tensor]:
         return sampled_outside(classes, self.tail or ESTIMATE_SAMPLES, self._random_classes())
 
     def _weights_replaced(self) -> None:

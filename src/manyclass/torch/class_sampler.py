@@ -49,6 +49,19 @@ class ClassSampler:
         classes, times = ids.unique(return_counts=True)
         return Drawn(classes, times.double().log() - math.log(count) - self.log_probability(classes))
 
+    def draw_outside(self, members: Tensor, count: int) -> Drawn:
+        """Return `count` draws, with replacement and all alike, from the classes that are not members.
+
+        members: (n,) distinct and ascending. Each class drawn stands for (classes outside) / count others per draw.
+        """
+        outside = self.num_classes - len(members)
+        if outside == 0 or count == 0:
+            return Drawn(members[:0], torch.empty(0, dtype=torch.float64))
+        drawn = torch.randint(outside, (count,), generator=self.generator)
+        before = members - torch.arange(len(members))  # how many outsiders come before each member
+        classes, times = (drawn + torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
+        return Drawn(classes, (times.double() * (outside / count)).log())
+
     def log_probability(self, classes: Tensor) -> Tensor:
         """Return the log probability, float64, that one draw gives each class."""
         if self._cumulated is not None:
@@ -57,6 +70,17 @@ class ClassSampler:
         if self.name == "uniform":
             return torch.full(classes.shape, -math.log(self.num_classes), dtype=torch.float64)
         return torch.log1p(1 / (classes.double() + 1)).log() - math.log(math.log(self.num_classes + 1))
+
+
+def already_there(ids: Tensor, drawn: Tensor) -> Tensor:
+    """Return where a drawn class is one of an example's own, (examples, draws).
+
+    ids: (examples, n), negative where there is none; drawn: (draws,) distinct and ascending.
+    """
+    places = torch.searchsorted(drawn, ids).clamp_max(len(drawn) - 1)
+    places = torch.where(drawn[places] == ids, places, len(drawn))  # not drawn: a column that is cut off
+    hits = torch.zeros(len(ids), len(drawn) + 1, dtype=torch.bool, device=drawn.device)
+    return hits.scatter_(1, places, True)[:, :-1]
 
 
 def _checked_frequencies(frequencies: Tensor, num_classes: int) -> Tensor:

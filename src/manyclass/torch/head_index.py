@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
 from manyclass._validation import Ids, check_count
-from manyclass.config import FLAT_SCAN_CLASSES, HashConfig
+from manyclass.config import HashConfig, uses_tables
 from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
 from manyclass.torch.approximation_meter import ApproximationWarning
@@ -27,7 +27,7 @@ def training_config(classes: int, features: int, candidates: int) -> HashConfig:
 
     Training asks with every example and forgives a miss, which the next example makes up for; serving does not.
     """
-    if classes > FLAT_SCAN_CLASSES and features >= 16:
+    if uses_tables(classes, features):
         breadth = min(128, max(4, LOOKED_AT // candidates))
         return HashConfig.probed_tables(classes, features, bands=32, breadth=breadth)
     return HashConfig.for_problem(classes, features)

@@ -13,7 +13,7 @@ from torch import Tensor
 from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.torch import all_classes
-from manyclass.torch.class_sampler import ClassSampler, Drawn
+from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 from manyclass.torch.head import Reduction
 from manyclass.torch.linear_conversion import FromLinear
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
@@ -83,7 +83,7 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         at = torch.searchsorted(ids, drawn.classes)
         negative = F.linear(input, rows.index_select(0, at), None if bias is None else bias.index_select(0, at))
         corrected = negative + drawn.log_weights.to(input.dtype)
-        return positive, corrected.masked_fill(accidental_hits(positives, drawn.classes), -torch.inf)
+        return positive, corrected.masked_fill(already_there(positives, drawn.classes), -torch.inf)
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         return all_classes.topk(input, self.weight, self.bias, k)
@@ -108,11 +108,3 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, samples={self.samples}, sampler={self.sampler.name}"
-
-
-def accidental_hits(positives: Tensor, drawn: Tensor) -> Tensor:
-    """Return where a drawn class is one of the example's positives, (examples, draws); drawn is ascending."""
-    places = torch.searchsorted(drawn, positives).clamp_max(len(drawn) - 1)
-    places = torch.where(drawn[places] == positives, places, len(drawn))  # no hit: a column that is cut off
-    hits = torch.zeros(len(positives), len(drawn) + 1, dtype=torch.bool, device=drawn.device)
-    return hits.scatter_(1, places, True)[:, :-1]

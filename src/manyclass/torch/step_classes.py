@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from manyclass.torch.class_sampler import ClassSampler
+from manyclass.torch.class_sampler import ClassSampler, already_there
 
 RANKS_PER_PLACE = 2  # candidates of all examples that are looked at, for each place of the shared set
 TYPICAL_BATCH = 256  # examples: the index is configured before the first batch is seen
@@ -56,9 +56,7 @@ class StepClasses(NamedTuple):
         return ids.masked_fill(self.log_weights != 0, -1)
 
 
-def shared_classes(
-    found: Tensor, positives: Tensor, *, limit: int, tail: int, num_classes: int, generator: torch.Generator
-) -> StepClasses:
+def shared_classes(found: Tensor, positives: Tensor, *, limit: int, tail: int, sampler: ClassSampler) -> StepClasses:
     """Return one set for all examples: all positives, the best candidates by rank, best of every example first, a tail.
 
     found (examples, ranks): candidates, likeliest first, -1 where absent. limit: of the candidates. tail: how many
@@ -68,10 +66,9 @@ def shared_classes(
     distinct, first = np.unique(by_rank, return_index=True)
     best = by_rank[np.sort(first[distinct >= 0])[:limit]]
     members = torch.from_numpy(np.union1d(best, positives[positives >= 0].numpy()))
-    drawn, times = _draw_outside(members, num_classes, tail, generator).unique(return_counts=True)
-    ids, order = torch.cat([members, drawn]).sort()
-    stands_for = times.double() * ((num_classes - len(members)) / max(1, tail))
-    return StepClasses(ids, torch.cat([stands_for.new_ones(len(members)), stands_for]).log()[order])
+    drawn = sampler.draw_outside(members, tail)
+    ids, order = torch.cat([members, drawn.classes]).sort()
+    return StepClasses(ids, torch.cat([drawn.log_weights.new_zeros(len(members)), drawn.log_weights])[order])
 
 
 def own_classes(found: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler) -> StepClasses:
@@ -92,17 +89,5 @@ def sampled_outside(ids: Tensor, samples: int, sampler: ClassSampler) -> tuple[T
     unbiased sample of what that example lacks.
     """
     drawn = sampler.draw(samples)
-    own = ids.sort(1).values
-    wanted = drawn.classes.expand(len(own), -1).contiguous()
-    places = torch.searchsorted(own, wanted).clamp(max=own.shape[1] - 1)
-    return wanted.masked_fill(own.gather(1, places) == wanted, -1), drawn.log_weights
-
-
-def _draw_outside(members: Tensor, classes: int, samples: int, generator: torch.Generator) -> Tensor:
-    """Return `samples` draws, with replacement, from the classes that are not members (distinct, ascending)."""
-    outside = classes - len(members)
-    if outside == 0 or samples == 0:
-        return members.new_empty(0)
-    drawn = torch.randint(outside, (samples,), generator=generator)
-    before = members - torch.arange(len(members))  # how many outsiders come before each member
-    return drawn + torch.searchsorted(before, drawn, right=True)
+    others = drawn.classes.expand(len(ids), -1)
+    return others.masked_fill(already_there(ids, drawn.classes), -1), drawn.log_weights

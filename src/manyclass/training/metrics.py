@@ -48,7 +48,7 @@ class Metric:
 
     def update(self, classes: Any, targets: Any) -> None:
         """Add examples: classes (n, at least k), targets (n,) or (n, p); arrays, lists or torch tensors."""
-        self._add(judge(classes, targets, self.k))
+        self.add(judge(classes, targets, self.k))
 
     def value(self) -> float:
         return self.total / self.examples if self.examples else float("nan")
@@ -71,7 +71,7 @@ class Metric:
         self.skipped += other.skipped
         return self
 
-    def _add(self, judged: Judged) -> None:
+    def add(self, judged: Judged) -> None:
         self.total += float(self._values(judged.hits[:, : self.k], judged.positives).sum())
         self.examples += len(judged.positives)
         self.skipped += judged.skipped
@@ -176,7 +176,7 @@ class Metrics:
     def update(self, classes: Any, targets: Any) -> None:
         judged = judge(classes, targets, self.k)
         for metric in self.metrics.values():
-            metric._add(judged)
+            metric.add(judged)
 
     def value(self) -> dict[str, float]:
         return {name: metric.value() for name, metric in self.metrics.items()}

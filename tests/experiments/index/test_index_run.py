@@ -10,8 +10,9 @@ from layer_cases import quick_run
 from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.index import EXPERIMENT, stages
+from experiments.index import EXPERIMENT, sizes
 from experiments.index.page import make_page
+from experiments.index.stages import run_wordnet
 from experiments.index.tables import cells_table, exponent, growth_table, kinds_of, short_table
 from experiments.peers.exact import FastestExact
 from experiments.peers.manyclass_peer import Manyclass
@@ -26,7 +27,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = replace(
-        stages.QUICK,
+        sizes.QUICK,
         glosses=(600, 16),
         million=(600, 16),
         growth=(2000, 2500),
@@ -34,7 +35,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
         queries=60,
         contestants=(*(partial(Manyclass, pipeline=name) for name in ("scan", "cells")), FastestExact),
     )
-    monkeypatch.setattr(stages, "QUICK", tiny)
+    monkeypatch.setattr(sizes, "QUICK", tiny)
     records = run_stages(tmp_path)
     assert {record["stage"] for record in records.select(kind="result")} == STAGES
     text = redraw(EXPERIMENT, tmp_path).read_text(encoding="utf-8")
@@ -64,8 +65,8 @@ def test_without_wordnet_the_stage_is_left_out_by_name(tmp_path: Path, monkeypat
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path))
     monkeypatch.setenv("MANYCLASS_CACHE", str(tmp_path / "cache"))
     run = quick_run(tmp_path, quick=False)
-    stages.run_wordnet(run)
-    stages.run_wordnet(run)
+    run_wordnet(run)
+    run_wordnet(run)
     assert [record["kind"] for record in run.records.select(stage="wordnet")] == ["missing"]
     assert "Left out: no WordNet" in make_page(run.records, tmp_path).sections[0].text
 

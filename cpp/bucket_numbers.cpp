@@ -1,4 +1,4 @@
-#include "winner_hash.h"
+#include "bucket_numbers.h"
 
 #include <algorithm>
 #include <cstring>
