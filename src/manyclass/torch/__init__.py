@@ -5,6 +5,7 @@ from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.candidate_softmax import CandidateSoftmax
 from manyclass.torch.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
 from manyclass.torch.full_softmax import FullSoftmax
+from manyclass.torch.gradient_clipping import clip_grad_norm_
 from manyclass.torch.head import OutputHead
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
 from manyclass.torch.make_head import HEADS, make_head
@@ -26,6 +27,7 @@ __all__ = [
     "SampledSoftmax",
     "TopK",
     "WTASoftmax",
+    "clip_grad_norm_",
     "load_checkpoint",
     "make_head",
     "save_checkpoint",

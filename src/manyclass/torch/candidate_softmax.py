@@ -8,6 +8,7 @@ Longer than our usual file because it is the whole public face of the head, most
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +41,9 @@ from manyclass.torch.step_classes import (
 
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
+
+
+_EXACT_HEADS: ContextVar[frozenset[int]] = ContextVar("manyclass_exact_heads", default=frozenset())
 
 
 class CandidateSoftmax(FromLinear, RowHead):
@@ -125,7 +129,6 @@ class CandidateSoftmax(FromLinear, RowHead):
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._ranks(TYPICAL_BATCH), unit_rows=self.normalize)
         self.register_buffer("input_mean", torch.zeros(in_features) if subtract_mean else None)
-        self._nothing_approximated = False
         self.register_load_state_dict_post_hook(_forget_index)
 
     @property
@@ -149,12 +152,19 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
-        """Within this context nothing is approximated: losses, topk and log_prob use all classes."""
-        before, self._nothing_approximated = self._nothing_approximated, True
+        """Within this context nothing is approximated: losses, topk and log_prob use all classes.
+
+        Of this thread (or asynchronous task) only: others that use the head meanwhile go on as they are.
+        """
+        token = _EXACT_HEADS.set(_EXACT_HEADS.get() | {id(self)})
         try:
             yield self
         finally:
-            self._nothing_approximated = before
+            _EXACT_HEADS.reset(token)
+
+    @property
+    def _nothing_approximated(self) -> bool:
+        return id(self) in _EXACT_HEADS.get()
 
     def rebuild(self, ids: Any = None) -> None:
         """Hash rows as they are now.
