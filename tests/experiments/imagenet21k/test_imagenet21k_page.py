@@ -173,10 +173,11 @@ def test_times_that_differ_by_chance_do_not_choose_the_candidates(tmp_path: Path
     ("record", "series", "name"),
     [
         ({"head": "full"}, ("full", None, None), "full softmax"),
-        ({"head": "wta", "candidates": 30}, ("wta", 30, None), "WTA softmax, as in the paper, K = 30"),
+        ({"head": "wta", "candidates": 30}, ("wta", 30, None), "WTA softmax (the paper's layer), K = 30"),
         ({"head": "candidate", "rule": "shared"}, ("candidate", None, "shared"), "candidate softmax, shared"),
         # as heads were called before
-        ({"head": "wta", "candidates": 30, "rule": "paper"}, ("wta", 30, None), "WTA softmax, as in the paper, K = 30"),
+        ({"head": "wta", "candidates": 30, "rule": "paper"}, ("wta", 30, None),
+         "WTA softmax (the paper's layer), K = 30"),
         ({"head": "wta", "candidates": 3000, "rule": "own"}, ("candidate", 3000, "own"),
          "candidate softmax, own, K = 3,000"),
         ({"head": "wta", "rule": "shared"}, ("candidate", None, "shared"), "candidate softmax, shared"),
