@@ -70,7 +70,7 @@ class CandidateSoftmax(FromLinear, RowHead):
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
-    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+    row_update, row_optimizer: who moves the rows, see RowHead.
 
     Every positive always counts, once.
     """
@@ -100,7 +100,6 @@ class CandidateSoftmax(FromLinear, RowHead):
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -108,7 +107,7 @@ class CandidateSoftmax(FromLinear, RowHead):
     ) -> None:
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")

@@ -47,12 +47,12 @@ class OutputHead(nn.Module):
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
         if self.reduction == "mean":
-            return losses.mean()
+            return self._checked_loss(losses.mean())
         if self.reduction == "sum":
-            return losses.sum()
+            return self._checked_loss(losses.sum())
         if not everything:
             losses = losses.new_zeros(len(flat)).masked_scatter(counted, losses)
-        return losses.reshape(input.shape[:-1])
+        return self._checked_loss(losses.reshape(input.shape[:-1]))
 
     @torch.no_grad()
     def topk(self, input: Tensor, k: int = 10, **options: Any) -> TopK[Tensor]:
@@ -98,6 +98,10 @@ class OutputHead(nn.Module):
     def _nothing(self, flat: Tensor) -> Tensor:
         """Return the loss of a batch without positives: 0, through which backward can run."""
         return flat.sum() * 0
+
+    def _checked_loss(self, loss: Tensor) -> Tensor:
+        """Return the loss; a head may look at what comes back to it."""
+        return loss
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         raise NotImplementedError

@@ -6,13 +6,13 @@ from typing import Any, Literal, Self, get_args
 import torch
 from torch import Tensor, nn
 
-from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
 from manyclass.torch.row_products import RowUpdate, gather_rows
 
-RowUpdateMode = Literal["gradient", "fused"]
+RowUpdateMode = Literal["gradient", "fused", "at_step"]
+LARGEST_SCALE = 100.0  # by which a loss may be multiplied before backward
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
 
 
@@ -24,11 +24,11 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
     num_rows: int, default num_classes. Rows of the weight, where they do not belong to classes.
     bias: bool = True. One number per row.
     row_update: "gradient" (default): weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the
-        rows move inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the
-        rest of the network.
-    row_optimizer: for "fused", what makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1); schedulers take
-        `head.row_optimizer`.
-    accumulate: int = 1. For "fused": rows move at every n-th backward pass, with the sum of the gradients.
+        rows move inside backward and no .grad appears. "at_step": no .grad either, and the rows move when an optimizer
+        that holds them takes its step, by the sum of what came since the last: any optimizer, gradient accumulation
+        or trainer serves the rest of the network.
+    row_optimizer: for "fused" and "at_step", what makes the rows' own optimizer, e.g. functools.partial(RowSGD,
+        lr=0.1); schedulers take `head.row_optimizer`.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
     device, dtype: of the parameters, as for nn.Linear.
@@ -45,7 +45,6 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -53,13 +52,12 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
     ) -> None:
         super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         if row_update not in get_args(RowUpdateMode):
-            raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient' or 'fused'")
-        if row_update == "fused" and row_optimizer is None:
-            raise ConfigError("row_update='fused' needs row_optimizer, e.g. functools.partial(RowSGD, lr=0.1)")
-        if row_update == "gradient" and (row_optimizer is not None or accumulate != 1):
-            raise ConfigError("row_optimizer and accumulate belong to row_update='fused'; set that")
+            raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient', 'fused' or 'at_step'")
+        if row_update != "gradient" and row_optimizer is None:
+            raise ConfigError(f"row_update={row_update!r} needs row_optimizer, e.g. functools.partial(RowSGD, lr=0.1)")
+        if row_update == "gradient" and row_optimizer is not None:
+            raise ConfigError("row_optimizer belongs to row_update='fused' or 'at_step'; set one of them")
         self.row_update = row_update
-        self.accumulate = check_count("accumulate", accumulate)
         self.num_embeddings = self.num_classes if num_rows is None else num_rows
         self.embedding_dim, self.sparse, self.padding_idx = self.in_features, True, None
         self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
@@ -71,7 +69,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         self._fused: FusedUpdate | None = None
         self._moved = (self.weight, self.bias)  # what the fused optimizer knows
         if row_optimizer is not None:
-            self._fused = FusedUpdate(row_optimizer(self._row_parameters()), self.accumulate)
+            self._fused = FusedUpdate(row_optimizer(self._row_parameters()), row_update == "at_step")
             if not hasattr(self._fused.optimizer, "update_rows"):
                 kind = type(self._fused.optimizer).__name__
                 raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
@@ -159,7 +157,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
 
     @property
     def row_optimizer(self) -> Any:
-        """The optimizer that moves the rows inside backward; None with row_update='gradient'."""
+        """The optimizer that moves the rows by itself; None with row_update='gradient'."""
         return None if self._fused is None else self._fused.optimizer
 
     @property
@@ -168,8 +166,25 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
             return None
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         if distributed and torch.distributed.get_world_size() > 1:
-            raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
+            raise ConfigError(
+                f"row_update={self.row_update!r} keeps gradients to one process; use row_update='gradient'"
+            )
         return self._fused
+
+    def _checked_loss(self, loss: Tensor) -> Tensor:
+        if self._update is not None and loss.requires_grad:
+            loss.register_hook(_refuse_scaled)
+        return loss
+
+
+def _refuse_scaled(gradient: Tensor) -> None:
+    """Raise where a loss was multiplied before backward by so much that it can only be a GradScaler's doing."""
+    scale = float(gradient.abs().max())
+    if scale > LARGEST_SCALE:
+        raise ConfigError(
+            f"the loss was multiplied by {scale:g} before backward (a GradScaler?), and rows without a .grad would "
+            "move by as much; use row_update='gradient', or no scaler: bfloat16 needs none"
+        )
 
 
 def _loaded(head: nn.Module, _: Any) -> None:

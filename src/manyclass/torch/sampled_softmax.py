@@ -29,7 +29,7 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         frequencies (num_classes,), where a class of frequency 0 is never a negative.
     seed: int = 0. Of the draws.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
-    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+    row_update, row_optimizer: who moves the rows, see RowHead.
 
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
     example's own positives does not count, as the positive is there already.
@@ -48,7 +48,6 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -56,7 +55,7 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
     ) -> None:
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip
         self.samples = check_count("samples", samples)
         self.sampler = ClassSampler(self.num_classes, sampler, seed)

@@ -117,13 +117,29 @@ def announce_moved(parameter: Tensor, ids: Tensor | None) -> None:
         watcher.rows_moved(parameter, ids)
 
 
+class AfterStep(Protocol):
+    """What wants to know when an optimizer that holds a parameter has taken a step."""
+
+    def after_step(self, parameter: Tensor) -> None: ...
+
+
+_AFTER_STEP: dict[int, "weakref.WeakSet[Any]"] = {}  # by id of a parameter
+
+
+def call_after_step(parameter: Tensor, listener: AfterStep) -> None:
+    """Call the listener's `after_step` whenever an optimizer that holds the parameter has taken a step."""
+    _AFTER_STEP.setdefault(id(parameter), weakref.WeakSet()).add(listener)
+
+
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     """Announce what any optimizer has moved."""
-    if not _WATCHERS:
+    if not _WATCHERS and not _AFTER_STEP:
         return
     ours = hasattr(optimizer, "update_rows")  # announces the rows of sparse gradients itself
     for group in optimizer.param_groups:
         for parameter in group["params"]:
+            for listener in list(_AFTER_STEP.get(id(parameter), ())):
+                listener.after_step(parameter)
             if id(parameter) in _WATCHERS and parameter.grad is not None:
                 if not parameter.grad.is_sparse:
                     announce_moved(parameter, None)
