@@ -32,6 +32,7 @@ from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.step_classes import (
     TYPICAL_BATCH,
+    RecentClasses,
     StepClasses,
     own_classes,
     ranks_per_example,
@@ -127,6 +128,7 @@ class CandidateSoftmax(FromLinear, RowHead):
         self.meter = ApproximationMeter(meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._ranks(TYPICAL_BATCH), unit_rows=self.normalize)
+        self._recent = RecentClasses()
         self.register_buffer("input_mean", torch.zeros(in_features) if subtract_mean else None)
         self.register_load_state_dict_post_hook(_forget_index)
 
@@ -286,17 +288,19 @@ class CandidateSoftmax(FromLinear, RowHead):
         return f"{super().extra_repr()}, candidates={self.candidates}, {self.pipeline}"
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
-        if self.training and self.input_mean is not None:
+        if self.training and self.input_mean is not None and torch._C._current_graph_task_id() < 0:
             self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.losses(*layer.plain(x), positives, logistic=logistic)
-        learning = self.training and torch.is_grad_enabled()
+        again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
+        learning = self.training and torch.is_grad_enabled() and again is None
         if learning:
             self.index.refresh(self.weight, self.bias)
-        classes = self._step_classes(x, positives)
+        classes = self._step_classes(x, positives) if again is None else again
         logits = layer.shared_logits(x, classes.ids) if self.shared else layer.own_logits(x, classes.ids)
         if learning:
+            self._recent.keep(positives, classes)
             self._note_step(x.detach(), classes, logits.detach(), positives)
         log_weights = classes.log_weights.to(x.dtype)
         of_positives = logits.gather(1, classes.places_of(positives)).masked_fill(positives < 0, 0).sum(1)

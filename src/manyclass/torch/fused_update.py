@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyclass.errors import ConfigError
+from manyclass.errors import ConfigError, InputError
 from manyclass.torch.row_products import sparse_rows
 from manyclass.torch.weight_watch import call_after_step
 
@@ -60,6 +60,42 @@ class FusedUpdate:
         if waiting:
             total = summed(waiting)
             self.optimizer.update_rows(parameter, total.indices()[0], total.values())
+
+    def saved(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return what moving the rows needs to go on: states, gradients that wait, rates; by name."""
+        rates = [float(group["lr"]) for group in self.optimizer.param_groups]
+        tensors = {"rates": torch.tensor(rates, dtype=torch.float64)}
+        for name, parameter in parameters.items():
+            for key, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, Tensor):
+                    tensors[f"{name}.{key}"] = value
+            if waiting := self.waiting.get(parameter):
+                total = summed(waiting)
+                tensors |= {f"{name}.waiting_ids": total.indices()[0], f"{name}.waiting": total.values()}
+        return tensors
+
+    def restore(self, parameters: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
+        """Take over what `saved` gave; a state of another shape is refused before anything changes."""
+        states: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
+        for full_name, tensor in tensors.items():
+            name, _, key = full_name.partition(".")
+            if name in parameters and not key.startswith("waiting"):
+                if tensor.dim() and tensor.shape != parameters[name].shape:
+                    expected = tuple(parameters[name].shape)
+                    raise InputError(f"row state {full_name} has shape {tuple(tensor.shape)}; expected {expected}")
+                states[name][key] = tensor.detach().clone()
+        for group, rate in zip(
+            self.optimizer.param_groups, tensors.get("rates", torch.empty(0)).tolist(), strict=False
+        ):
+            group["lr"] = rate
+        self.waiting.clear()
+        for name, parameter in parameters.items():
+            self.optimizer.state.pop(parameter, None)
+            if states[name]:
+                self.optimizer.state[parameter] = states[name]
+            if f"{name}.waiting" in tensors:
+                ids, values = tensors[f"{name}.waiting_ids"].clone(), tensors[f"{name}.waiting"].clone()
+                self.update_rows(parameter, ids, values)
 
 
 def summed(parts: list[Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from manyclass.torch.head import OutputHead, Reduction
 from manyclass.torch.row_products import RowUpdate, gather_rows
 
 RowUpdateMode = Literal["gradient", "fused", "at_step"]
+ROW_STATE = "row_state."  # how a state dict begins the names of what moves the rows
 LARGEST_SCALE = 100.0  # by which a loss may be multiplied before backward
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
 
@@ -154,6 +155,33 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
             parameter.data = changed(name, parameter.data, True)
             parameter.grad = None
         self.num_embeddings = len(self.weight)
+
+    def _named_rows(self) -> dict[str, Tensor]:
+        return {"weight": self.weight} if self.bias is None else {"weight": self.weight, "bias": self.bias}
+
+    def row_states(self) -> dict[str, Tensor]:
+        """Return what rows that move by themselves need to go on: states, gradients that wait; part of the state dict.
+
+        Empty with row_update="gradient": there the optimizer has it all.
+        """
+        return {} if self._fused is None else self._fused.saved(self._named_rows())
+
+    def load_row_states(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `row_states` gave; nothing where rows have gradients."""
+        if self._fused is not None:
+            self._fused.restore(self._named_rows(), tensors)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, tensor in self.row_states().items():
+            destination[f"{prefix}{ROW_STATE}{name}"] = tensor
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        begin = f"{prefix}{ROW_STATE}"
+        states = {key.removeprefix(begin): state_dict.pop(key) for key in list(state_dict) if key.startswith(begin)}
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if states:
+            self.load_row_states(states)
 
     @property
     def row_optimizer(self) -> Any:

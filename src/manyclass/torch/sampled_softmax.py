@@ -98,10 +98,9 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         """Go on drawing from where this state was taken."""
         self.sampler.generator.set_state(state.cpu())
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
-    ) -> None:
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        missing: list[str] = rest[2]
         if f"{prefix}_extra_state" in missing:
             missing.remove(f"{prefix}_extra_state")
 
