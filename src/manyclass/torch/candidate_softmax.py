@@ -232,18 +232,55 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     @torch.compiler.disable
     def topk(
-        self, input: Tensor, k: int = 10, *, candidates: int | None = None, normalizer: Normalizer = "candidates"
+        self,
+        input: Tensor,
+        k: int = 10,
+        *,
+        candidates: int | None = None,
+        exclude: Tensor | None = None,
+        normalizer: Normalizer = "candidates",
     ) -> TopK[Tensor]:
         """Return the k best of `candidates` retrieved classes.
+
+        In evaluation, with rows that have not moved since they were hashed (`rebuild` after training), the index
+        answers by itself: several times as fast, and side by side on many threads.
 
         candidates: int, default that of the head. More: closer to the exact answer, slower.
         normalizer: of the log_probs. "candidates" (default): over them, as in the paper; "estimated": over them and a
             random sample of the rest; "exact": over all classes, at the cost of all their logits.
+        exclude: class ids (..., n) that are left out, padded with -1; as many more candidates are retrieved.
         """
+        if exclude is None and normalizer == "candidates" and not self.training:
+            answer = self._by_index_alone(input, k, self.candidates if candidates is None else candidates)
+            if answer is not None:
+                return answer
+        return self._checked_topk(input, k, candidates, exclude, normalizer)
+
+    @torch.no_grad()
+    def _by_index_alone(self, input: Tensor, k: int, candidates: int) -> TopK[Tensor] | None:
+        """Return the index's own answer, which has all that is asked for; None where anything is unusual.
+
+        Nothing is checked here that need not be: the way for everything else does, and says what is wrong.
+        """
+        if type(input) is not Tensor or input.dtype != torch.float32 or input.dim() != 2 or not input.is_cpu:
+            return None
+        usual = input.shape[1] == self.in_features and self.output == "softmax" and self.temperature == 1
+        if not usual or type(k) is not int or type(candidates) is not int or not 0 < k <= candidates:
+            return None
+        if self._nothing_approximated or self.weight.device.type != "cpu":
+            return None
+        x = input if self.input_mean is None and not self.normalize else self.prepared(input)
+        return self.index.answer(x, k, min(candidates, self.num_classes), self.weight, self.bias)
+
+    def _checked_topk(
+        self, input: Tensor, k: int, candidates: int | None, exclude: Tensor | None, normalizer: Normalizer
+    ) -> TopK[Tensor]:
         wanted = self.candidates if candidates is None else min(check_count("candidates", candidates), self.num_classes)
         if check_count("k", k) > wanted and not self._nothing_approximated:
             raise InputError(f"k={k} is more than candidates={wanted}; raise candidates")
-        return super().topk(input, k, candidates=wanted, normalizer=checked_normalizer(normalizer))
+        if exclude is not None and isinstance(exclude, Tensor) and exclude.dim():
+            wanted = min(wanted + exclude.shape[-1], self.num_classes)
+        return super().topk(input, k, exclude=exclude, candidates=wanted, normalizer=checked_normalizer(normalizer))
 
     @torch.compiler.disable
     def log_prob(
@@ -348,9 +385,8 @@ class CandidateSoftmax(FromLinear, RowHead):
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.topk(*layer.plain(x), k, logistic=logistic)
-        return predictions.topk(
-            layer, x, self.shortlist(x, candidates), k, logistic, normalizer, self._others_at_random
-        )
+        found = self.shortlist(x, candidates)
+        return predictions.topk(layer, x, found, k, logistic, normalizer, self._others_at_random)
 
     def _log_prob(self, input: Tensor, classes: Tensor | None, normalizer: Normalizer = "candidates") -> Tensor:
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
+from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
 from manyclass.errors import FileError, InputError
@@ -50,6 +51,7 @@ class HeadIndex:
         self.built: ClassIndex | None = None
         self.watch: WeightWatch | None = None  # over the weight that it was built from
         self.outside_changes = 0
+        self.fresh = False  # whether no row has moved since all were hashed
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.unbuilt()
@@ -90,6 +92,7 @@ class HeadIndex:
         config = self.config_for(*rows.shape)
         self.built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
         self.schedule.all_hashed(len(rows))
+        self.fresh = True
         self._start_watching(weight, bias)
         return self.built
 
@@ -122,11 +125,30 @@ class HeadIndex:
         index = self.over(weight, bias)
         return torch.from_numpy(index.shortlist(array(x.float()), count, threads=torch.get_num_threads()))
 
+    def answer(self, x: Tensor, k: int, candidates: int, weight: Tensor, bias: Tensor | None) -> TopK[Tensor] | None:
+        """Return the best classes by the index alone; None where it cannot tell.
+
+        It has the biases as they were when classes were last hashed, so not while rows have moved since; its logits are
+        float32; and inputs that are not finite are for others to refuse.
+        """
+        index = self.over(weight, bias)
+        if not self.fresh or weight.dtype == torch.float64 or k > index.classes:
+            return None
+        try:
+            found = index.search(x.detach().numpy(), k, candidates=candidates, threads=torch.get_num_threads())
+        except InputError:
+            return None
+        assert found.logits is not None
+        parts = found.classes, found.log_probs, found.logits
+        classes, log_probs, logits = (torch.from_numpy(part) for part in parts)
+        return TopK(classes=classes, log_probs=log_probs, logits=logits)
+
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None:
         """Take note that a known gradient has just moved these rows; None: any of them."""
         if self.watch is not None and self.watch.holds(parameter):
             self.watch.expect_moved(ids)
             self.schedule.moved(ids)
+            self.fresh = False
 
     def _start_watching(self, weight: Tensor, bias: Tensor | None) -> None:
         self.watch = WeightWatch(weight, bias)
