@@ -1,5 +1,8 @@
 """Heads whose training touches few rows: weight and bias with sparse gradients, or rows that move inside backward."""
 
+import functools
+import os
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self, get_args
 
@@ -15,6 +18,10 @@ RowUpdateMode = Literal["gradient", "fused", "at_step"]
 ROW_STATE = "row_state."  # how a state dict begins the names of what moves the rows
 LARGEST_SCALE = 100.0  # by which a loss may be multiplied before backward
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
+
+
+class SlowThreadsWarning(UserWarning):
+    """Threads are set up so that a step takes longer than it need: see the message."""
 
 
 class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes a target, too
@@ -156,6 +163,15 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
             parameter.grad = None
         self.num_embeddings = len(self.weight)
 
+    def _flat(self, input: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            raise ConfigError(
+                f"{type(self).__name__} cannot be exported: it looks classes up in an index; export head.to_linear(), "
+                "or the network below it, and serve the rows with manyclass.ClassIndex"
+            )
+        _say_once_that_threads_spin()
+        return super()._flat(input)
+
     def _named_rows(self) -> dict[str, Tensor]:
         return {"weight": self.weight} if self.bias is None else {"weight": self.weight, "bias": self.bias}
 
@@ -203,6 +219,18 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         if self._update is not None and loss.requires_grad:
             loss.register_hook(_refuse_scaled)
         return loss
+
+
+@functools.cache
+def _say_once_that_threads_spin() -> None:
+    """Warn where torch's OpenMP threads keep spinning on the cores that the native threads want."""
+    if torch.get_num_threads() > 1 and "OMP_WAIT_POLICY" not in os.environ:
+        warnings.warn(
+            "OMP_WAIT_POLICY is not set: torch's threads spin after each operation, on the cores that the head wants, "
+            "and a step takes up to two and a half times as long; set OMP_WAIT_POLICY=PASSIVE before Python starts",
+            SlowThreadsWarning,
+            stacklevel=2,
+        )
 
 
 def _refuse_scaled(gradient: Tensor) -> None:
