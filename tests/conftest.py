@@ -1,10 +1,13 @@
 """Fixtures for every test; what is not a fixture is in cases.py."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from manyclass import _native
+
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the make commands do, before torch is loaded
 
 
 @pytest.fixture

@@ -17,6 +17,15 @@ from manyclass.index import ClassIndex
 from manyclass.quality import Quality
 from manyclass.tuning import Tuned, tune
 
+
+def __getattr__(name: str) -> str:
+    if name == "__version__":  # looked up when asked for: reading package metadata takes longer than the import itself
+        from importlib.metadata import version
+
+        return version("manyclass")
+    raise AttributeError(f"module 'manyclass' has no attribute {name!r}")
+
+
 __all__ = [
     "ClassIndex",
     "ConfigError",

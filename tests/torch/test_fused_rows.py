@@ -9,7 +9,7 @@ import torch
 from head_cases import CLASSES, FEATURES, padded, random_tensor, small_head
 from torch import Tensor, nn
 
-from manyclass import InputError
+from manyclass import ConfigError, InputError
 from manyclass.torch import CandidateSoftmax, RowAdagrad, RowAdam, RowSGD
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
@@ -41,8 +41,8 @@ class Model(nn.Module):
         return loss
 
 
-def fused(rule: Any, **settings: Any) -> Model:
-    return Model(row_update="fused", row_optimizer=rule, **settings)
+def fused(rule: Any, row_update: str = "fused", **settings: Any) -> Model:
+    return Model(row_update=row_update, row_optimizer=rule, **settings)
 
 
 def batch(step: int, count: int = 5) -> tuple[Tensor, Tensor]:
@@ -51,7 +51,7 @@ def batch(step: int, count: int = 5) -> tuple[Tensor, Tensor]:
 
 
 def assert_same(one: nn.Module, other: nn.Module) -> None:
-    for (name, ours), theirs in zip(one.state_dict().items(), other.state_dict().values(), strict=True):
+    for (name, ours), theirs in zip(one.named_parameters(), other.parameters(), strict=True):
         assert torch.equal(ours, theirs), name
 
 
@@ -77,7 +77,7 @@ def test_fused_equals_gradient_to_the_bit(rule: str, form: str) -> None:
         trunk.step()
         assert_same(plain, model)
     assert not torch.equal(model.head.weight, start)
-    for ours, theirs in zip(plain.head.rows.parameters(), model.head.rows.parameters(), strict=True):
+    for ours, theirs in zip(plain.head.parameters(), model.head.parameters(), strict=True):
         kept, moved = optimizer.state.get(ours, {}), model.head.row_optimizer.state.get(theirs, {})
         assert kept.keys() == moved.keys()
         assert all(torch.equal(kept[key], moved[key]) for key in kept)
@@ -86,8 +86,8 @@ def test_fused_equals_gradient_to_the_bit(rule: str, form: str) -> None:
 @pytest.mark.parametrize("shared", [True, False])
 def test_gradients_of_several_passes_are_added_in_both_modes(shared: bool) -> None:
     make, passes = RULES["lazy momentum"], 3
-    plain, model = Model(shared=shared), fused(make, accumulate=passes, shared=shared)
-    optimizer, trunk = make(plain.parameters()), make(model.trunk.parameters())
+    plain, model = Model(shared=shared), fused(make, "at_step", shared=shared)
+    optimizer, outer = make(plain.parameters()), torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     start = model.head.weight.detach().clone()
     for step in range(2):
         for net in (plain, model):
@@ -99,8 +99,8 @@ def test_gradients_of_several_passes_are_added_in_both_modes(shared: bool) -> No
             for net in (plain, model):
                 (net(x, target) / passes).backward()
         optimizer.step()
-        trunk.step()
-        for ours, theirs in zip(plain.state_dict().values(), model.state_dict().values(), strict=True):
+        outer.step()
+        for ours, theirs in zip(plain.parameters(), model.parameters(), strict=True):
             torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-7)
     assert not torch.equal(model.head.weight, start)
 
@@ -181,17 +181,70 @@ def test_exact_losses_train_a_fused_head_too(rule: str) -> None:
 
 
 def test_a_copy_goes_its_own_way() -> None:
-    model = fused(RULES["lazy momentum"], accumulate=2)
+    model = fused(RULES["lazy momentum"], "at_step")
     model(*batch(0)).backward()
     other = copy.deepcopy(model)
     before = copy.deepcopy(model)
-    other(*batch(1)).backward()  # with the waiting half of the copy
+    torch.optim.SGD(other.head.parameters(), lr=0.1).step()  # with the gradient that waits in the copy
     assert not torch.equal(other.head.weight, before.head.weight)
     assert_same(model, before)
-    model.head.sampler.generator.set_state(before.head.sampler.generator.get_state())
-    model.head.index.forget()
-    model(*batch(1)).backward()
+    torch.optim.SGD(model.head.parameters(), lr=0.1).step()
     assert_same(model, other)
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_rows_stay_in_phase_with_an_optimizer_that_steps_early(early: bool) -> None:
+    """As trainers do at the end of an epoch whose batches are no multiple of what is accumulated."""
+    make = RULES["adam"]
+    plain, model = Model(), fused(make, "at_step")
+    optimizer, outer = make(plain.parameters()), torch.optim.AdamW(model.parameters(), lr=0.1, weight_decay=0.1)
+    steps = [2, 5, 8] if early else [3, 6, 9]
+    for part in range(9):
+        for net in (plain, model):
+            net(*batch(part)).backward()
+        if part + 1 in steps:
+            for stepping in (optimizer, outer):
+                stepping.step()
+                stepping.zero_grad()
+            for ours, theirs in zip(plain.parameters(), model.parameters(), strict=True):
+                torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_without_an_optimizer_that_holds_the_rows_waiting_ends_in_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyclass.torch.fused_update.MOST_WAITING", 3)
+    model = fused(RULES["sgd"], "at_step")
+    outer = torch.optim.SGD(model.trunk.parameters(), lr=0.1)
+    for part in range(3):
+        model(*batch(part)).backward()
+        outer.step()
+    loss = model(*batch(3))
+    with pytest.raises(ConfigError, match="no step of an optimizer that holds the head's rows; give it all parameters"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("row_update", ["fused", "at_step"])
+def test_a_scaled_loss_is_refused_before_anything_moves(row_update: str) -> None:
+    model = fused(RULES["sgd"], row_update)
+    outer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu")
+    before = model.head.weight.detach().clone()
+    with pytest.raises(ConfigError, match=r"multiplied by 65536 before backward \(a GradScaler\?\)"):
+        scaler.scale(model(*batch(0))).backward()
+    outer.step()
+    assert torch.equal(model.head.weight, before)
+    (0.25 * model(*batch(0))).backward()  # a share of a loss, or a sum of several, is as usual
+
+
+def test_a_scaled_loss_moves_rows_with_gradients_by_what_it_should() -> None:
+    model, other = Model(), Model()
+    optimizers = [RowSGD(net.parameters(), lr=0.1) for net in (model, other)]
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(model(*batch(0))).backward()
+    scaler.step(optimizers[0])
+    other(*batch(0)).backward()
+    optimizers[1].step()
+    torch.testing.assert_close(model.head.weight, other.head.weight, rtol=1e-5, atol=1e-6)
+    assert (model.head.weight - Model().head.weight).abs().max() < 1
 
 
 @pytest.mark.parametrize("how", ["to_empty", "assign", "weight", "no bias"])

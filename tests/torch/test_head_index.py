@@ -61,13 +61,17 @@ def test_no_step_rehashes_more_than_the_limit(limit: int, monkeypatch: pytest.Mo
 
 
 @quiet
-def test_touched_classes_come_beside_the_round_positives_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moved_classes_come_beside_the_round_positives_first(monkeypatch: pytest.MonkeyPatch) -> None:
     head = small_head(refresh_steps=60, refresh_limit=5, candidates=4, tail=0, meter_every=0)
+    optimizer = RowSGD(head.parameters(), lr=1e-3)
     seen = rehashed(head, monkeypatch)
+    for _ in range(2):
+        head(X, TARGET)  # moves nothing
+    assert seen == [[0], [1]]
+    head(X, TARGET).backward()
+    optimizer.step()
     head(X, TARGET)
-    head(X, TARGET)
-    assert seen[0] == [0]  # nothing touched yet
-    assert set(seen[1]) == {1, 0, 3, 7, 59}  # the next of the round, then the positives: they fill the limit
+    assert set(seen[3]) == {3, 0, 7, 59}  # the next of the round, which is also one of the positives, then the others
 
 
 @quiet
@@ -100,15 +104,20 @@ def test_the_age_of_entries_grows_until_their_turn() -> None:
 @quiet
 @pytest.mark.parametrize("settings", [{}, {"normalize": True}, {"bias": False}], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_a_class_that_moved_is_found_after_its_refresh(settings: dict[str, Any], dtype: torch.dtype) -> None:
+def test_a_class_that_a_gradient_moved_is_found_after_its_refresh(settings: dict[str, Any], dtype: torch.dtype) -> None:
     head = small_head(candidates=1, refresh_steps=1, **settings).to(dtype)
     head(X, TARGET)
     goal = random_tensor(1, FEATURES, seed=9)
     old = int(head.shortlist(head.prepared(goal), 1))
     moved = (old + 30) % CLASSES
-    with torch.no_grad():
-        head.weight[moved] = 20 * goal[0].to(dtype)
-    assert int(head.shortlist(head.prepared(goal), 1)) == old
+    head.weight.grad = torch.sparse_coo_tensor(
+        torch.tensor([[moved]]),
+        (head.weight[moved].detach() - 20 * goal[0].to(dtype))[None],
+        head.weight.shape,
+        check_invariants=True,
+    )
+    RowSGD(head.parameters(), lr=1.0).step()
+    assert int(head.shortlist(head.prepared(goal), 1)) == old  # the index lags
     head(X, TARGET)  # re-hashes everything
     assert int(head.shortlist(head.prepared(goal), 1)) == moved
 

@@ -130,9 +130,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "names text": ({"names": "one"}, InputTypeError, "names is a str"),
     "row_update": ({"row_update": "later"}, ConfigError, "row_update='later'"),
     "no optimizer": ({"row_update": "fused"}, ConfigError, "needs row_optimizer"),
-    "optimizer": ({"row_optimizer": RowSGD}, ConfigError, "belong to row_update='fused'"),
-    "accumulate": ({"accumulate": 2}, ConfigError, "belong to row_update='fused'"),
-    "accumulate zero": ({"row_update": "fused", "row_optimizer": RowSGD, "accumulate": 0}, InputError, "accumulate=0"),
+    "optimizer": ({"row_optimizer": RowSGD}, ConfigError, "belongs to row_update='fused'"),
     "torch's optimizer": (
         {"row_update": "fused", "row_optimizer": lambda rows: torch.optim.SGD(rows, lr=0.1)},
         ConfigError,

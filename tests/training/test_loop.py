@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ExponentialLR, LRScheduler, MultiStepLR, SequentialLR
 
-from manyclass.errors import ConfigError, DivergedError, FileError, InputTypeError
+from manyclass.errors import ConfigError, DivergedError, FileError, InputError, InputTypeError
 from manyclass.training import Metrics, read_log, without_overtaken
 from manyclass.training import loop as loop_module
 from manyclass.training.loop import Trained, TrunkAndHead, evaluate, train
@@ -323,3 +323,33 @@ def test_logs_are_json_for_any_reader(tmp_path: Path) -> None:
 
     for line in (tmp_path / "log").read_text().splitlines():
         json.loads(line, parse_constant=refuse)
+
+
+# Batches from a DataLoader
+
+
+def loader() -> torch.utils.data.DataLoader[Any]:
+    inputs, targets = batch(0, 64)
+    return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(inputs, targets), batch_size=16)
+
+
+def test_a_data_loader_is_gone_through_again_and_again_and_resumed_where_it_was(tmp_path: Path) -> None:
+    def run(steps: int, checkpoint: Path | None) -> TrunkAndHead:
+        torch.manual_seed(0)
+        model = TrunkAndHead(nn.Linear(FEATURES, FEATURES), Head())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        train(model, loader(), optimizer, steps=steps, checkpoint=checkpoint, progress=False)
+        return model
+
+    whole = run(10, None)
+    run(6, tmp_path / "run.safetensors")
+    resumed = run(10, tmp_path / "run.safetensors")
+    for ours, theirs in zip(whole.parameters(), resumed.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("batches", [[], iter([batch(0)])], ids=["empty", "once"])
+def test_batches_that_end_are_refused(batches: Any) -> None:
+    model = TrunkAndHead(nn.Linear(FEATURES, FEATURES), Head())
+    with pytest.raises(InputError, match="batches is empty, or can be gone through only once"):
+        train(model, batches, torch.optim.SGD(model.parameters(), lr=0.1), steps=3, progress=False)

@@ -5,9 +5,11 @@ from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.candidate_softmax import CandidateSoftmax
 from manyclass.torch.checkpoint import CheckpointInfo, load_checkpoint, save_checkpoint
 from manyclass.torch.full_softmax import FullSoftmax
+from manyclass.torch.gradient_clipping import clip_grad_norm_
 from manyclass.torch.head import OutputHead
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
 from manyclass.torch.make_head import HEADS, make_head
+from manyclass.torch.row_head import SlowThreadsWarning
 from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax
 from manyclass.torch.wta_softmax import WTASoftmax
@@ -24,8 +26,10 @@ __all__ = [
     "RowAdam",
     "RowSGD",
     "SampledSoftmax",
+    "SlowThreadsWarning",
     "TopK",
     "WTASoftmax",
+    "clip_grad_norm_",
     "load_checkpoint",
     "make_head",
     "save_checkpoint",

@@ -8,14 +8,16 @@ Longer than our usual file because it is the whole public face of the head, most
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from typing import Any, Self
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyclass._topk import TopK
-from manyclass._validation import check_count, check_names
+from manyclass._validation import check_count, check_ids, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import add_remove_classes, all_classes, predictions
@@ -30,6 +32,7 @@ from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.step_classes import (
     TYPICAL_BATCH,
+    RecentClasses,
     StepClasses,
     own_classes,
     ranks_per_example,
@@ -39,6 +42,9 @@ from manyclass.torch.step_classes import (
 
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
+
+
+_EXACT_HEADS: ContextVar[frozenset[int]] = ContextVar("manyclass_exact_heads", default=frozenset())
 
 
 class CandidateSoftmax(FromLinear, RowHead):
@@ -65,7 +71,7 @@ class CandidateSoftmax(FromLinear, RowHead):
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
-    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+    row_update, row_optimizer: who moves the rows, see RowHead.
 
     Every positive always counts, once.
     """
@@ -95,7 +101,6 @@ class CandidateSoftmax(FromLinear, RowHead):
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -103,7 +108,7 @@ class CandidateSoftmax(FromLinear, RowHead):
     ) -> None:
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")
@@ -123,8 +128,8 @@ class CandidateSoftmax(FromLinear, RowHead):
         self.meter = ApproximationMeter(meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._ranks(TYPICAL_BATCH), unit_rows=self.normalize)
+        self._recent = RecentClasses()
         self.register_buffer("input_mean", torch.zeros(in_features) if subtract_mean else None)
-        self._nothing_approximated = False
         self.register_load_state_dict_post_hook(_forget_index)
 
     @property
@@ -148,16 +153,31 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
-        """Within this context nothing is approximated: losses, topk and log_prob use all classes."""
-        before, self._nothing_approximated = self._nothing_approximated, True
+        """Within this context nothing is approximated: losses, topk and log_prob use all classes.
+
+        Of this thread (or asynchronous task) only: others that use the head meanwhile go on as they are.
+        """
+        token = _EXACT_HEADS.set(_EXACT_HEADS.get() | {id(self)})
         try:
             yield self
         finally:
-            self._nothing_approximated = before
+            _EXACT_HEADS.reset(token)
 
-    def rebuild(self) -> None:
-        """Hash every row as it is now: after all weights were changed in place, or before the head is served."""
-        self.index.build(self.weight, self.bias)
+    @property
+    def _nothing_approximated(self) -> bool:
+        return id(self) in _EXACT_HEADS.get()
+
+    def rebuild(self, ids: Any = None) -> None:
+        """Hash rows as they are now.
+
+        ids: classes whose rows you changed by hand; None (default): all, for instance before the head is served. A
+            head notices changes of its weights by itself, and then hashes all of them: naming the few is cheaper.
+        """
+        if ids is None:
+            self.index.build(self.weight, self.bias)
+            return
+        known = check_ids("ids", ids.numpy() if isinstance(ids, Tensor) else ids, self.num_classes)
+        self.index.rebuild(np.unique(known), self.weight, self.bias)
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first, from the index as it is.
@@ -212,18 +232,55 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     @torch.compiler.disable
     def topk(
-        self, input: Tensor, k: int = 10, *, candidates: int | None = None, normalizer: Normalizer = "candidates"
+        self,
+        input: Tensor,
+        k: int = 10,
+        *,
+        candidates: int | None = None,
+        exclude: Tensor | None = None,
+        normalizer: Normalizer = "candidates",
     ) -> TopK[Tensor]:
         """Return the k best of `candidates` retrieved classes.
+
+        In evaluation, with rows that have not moved since they were hashed (`rebuild` after training), the index
+        answers by itself: several times as fast, and side by side on many threads.
 
         candidates: int, default that of the head. More: closer to the exact answer, slower.
         normalizer: of the log_probs. "candidates" (default): over them, as in the paper; "estimated": over them and a
             random sample of the rest; "exact": over all classes, at the cost of all their logits.
+        exclude: class ids (..., n) that are left out, padded with -1; as many more candidates are retrieved.
         """
+        if exclude is None and normalizer == "candidates" and not self.training:
+            answer = self._by_index_alone(input, k, self.candidates if candidates is None else candidates)
+            if answer is not None:
+                return answer
+        return self._checked_topk(input, k, candidates, exclude, normalizer)
+
+    @torch.no_grad()
+    def _by_index_alone(self, input: Tensor, k: int, candidates: int) -> TopK[Tensor] | None:
+        """Return the index's own answer, which has all that is asked for; None where anything is unusual.
+
+        Nothing is checked here that need not be: the way for everything else does, and says what is wrong.
+        """
+        if type(input) is not Tensor or input.dtype != torch.float32 or input.dim() != 2 or not input.is_cpu:
+            return None
+        usual = input.shape[1] == self.in_features and self.output == "softmax" and self.temperature == 1
+        if not usual or type(k) is not int or type(candidates) is not int or not 0 < k <= candidates:
+            return None
+        if self._nothing_approximated or self.weight.device.type != "cpu":
+            return None
+        x = input if self.input_mean is None and not self.normalize else self.prepared(input)
+        return self.index.answer(x, k, min(candidates, self.num_classes), self.weight, self.bias)
+
+    def _checked_topk(
+        self, input: Tensor, k: int, candidates: int | None, exclude: Tensor | None, normalizer: Normalizer
+    ) -> TopK[Tensor]:
         wanted = self.candidates if candidates is None else min(check_count("candidates", candidates), self.num_classes)
         if check_count("k", k) > wanted and not self._nothing_approximated:
             raise InputError(f"k={k} is more than candidates={wanted}; raise candidates")
-        return super().topk(input, k, candidates=wanted, normalizer=checked_normalizer(normalizer))
+        if exclude is not None and isinstance(exclude, Tensor) and exclude.dim():
+            wanted = min(wanted + exclude.shape[-1], self.num_classes)
+        return super().topk(input, k, exclude=exclude, candidates=wanted, normalizer=checked_normalizer(normalizer))
 
     @torch.compiler.disable
     def log_prob(
@@ -254,7 +311,7 @@ class CandidateSoftmax(FromLinear, RowHead):
         names = settings["names"]
         names = None if names is None else check_names("names", names, self.num_classes)
         kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
-        index = self.index.restored(settings["tables"], kept, self.weight)
+        index = self.index.restored(settings["tables"], kept, self.weight, self.bias)
         self.sampler.generator.set_state(tensors["generator"])
         self.names, self.index, self.meter.steps = names, index, int(settings["meter_steps"])
 
@@ -268,17 +325,19 @@ class CandidateSoftmax(FromLinear, RowHead):
         return f"{super().extra_repr()}, candidates={self.candidates}, {self.pipeline}"
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
-        if self.training and self.input_mean is not None:
+        if self.training and self.input_mean is not None and torch._C._current_graph_task_id() < 0:
             self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.losses(*layer.plain(x), positives, logistic=logistic)
-        learning = self.training and torch.is_grad_enabled()
+        again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
+        learning = self.training and torch.is_grad_enabled() and again is None
         if learning:
             self.index.refresh(self.weight, self.bias)
-        classes = self._step_classes(x, positives)
+        classes = self._step_classes(x, positives) if again is None else again
         logits = layer.shared_logits(x, classes.ids) if self.shared else layer.own_logits(x, classes.ids)
         if learning:
+            self._recent.keep(positives, classes)
             self._note_step(x.detach(), classes, logits.detach(), positives)
         log_weights = classes.log_weights.to(x.dtype)
         of_positives = logits.gather(1, classes.places_of(positives)).masked_fill(positives < 0, 0).sum(1)
@@ -316,7 +375,7 @@ class CandidateSoftmax(FromLinear, RowHead):
     def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
         """Tell index and meter what this step is about to change."""
         distinct, pull = classes.pulled(logits, positives)
-        self.index.note_touched(distinct, pull)
+        self.index.schedule.note_pull(distinct, pull)
         if self.meter.due():
             few = min(EXAMPLES, len(x))
             self.meter.compare(F.linear(*self.layer.plain(x[:few])), classes.without_tail(few), self.index.age())
@@ -326,9 +385,8 @@ class CandidateSoftmax(FromLinear, RowHead):
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.topk(*layer.plain(x), k, logistic=logistic)
-        return predictions.topk(
-            layer, x, self.shortlist(x, candidates), k, logistic, normalizer, self._others_at_random
-        )
+        found = self.shortlist(x, candidates)
+        return predictions.topk(layer, x, found, k, logistic, normalizer, self._others_at_random)
 
     def _log_prob(self, input: Tensor, classes: Tensor | None, normalizer: Normalizer = "candidates") -> Tensor:
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"

@@ -2,7 +2,8 @@
 
 Tensors of the model keep their state-dict names, so that any safetensors reader finds them; beside them are
 "optimizer/<parameter>/<key>", "row_optimizer/<module>/<parameter>/<key>" (of a head that moves its own rows),
-"head/<module>/<key>" and "rng/torch". Everything else is JSON. Tied tensors are stored once.
+"rows/<module>/<key>" (gradients that wait for a step), "head/<module>/<key>" and "rng/torch". Everything else is JSON.
+Tied tensors are stored once.
 
 A module with the methods of `HeadState` says itself what it needs beyond its state dict.
 """
@@ -17,6 +18,7 @@ from torch import Tensor, nn
 from manyclass._validation import check_count
 from manyclass.errors import FileError, InputError, InputTypeError
 from manyclass.torch.optimizer_state import check_optimizer, load_optimizer, pack_optimizer
+from manyclass.torch.row_head import ROW_STATE, RowHead
 from manyclass.torch.tensor_file import Tensors, read_settings, read_tensors, write_tensors
 
 __all__ = ["CheckpointInfo", "HeadState", "checkpoint_info", "load_checkpoint", "save_checkpoint"]
@@ -24,7 +26,7 @@ __all__ = ["CheckpointInfo", "HeadState", "checkpoint_info", "load_checkpoint", 
 KIND = "manyclass checkpoint"
 SMALL = 1 << 16
 INDEX = "tables."  # how a file begins the names of tensors that can be rebuilt from the weights
-OURS = ("optimizer/", "row_optimizer/", "head/", "rng/")
+OURS = ("optimizer/", "row_optimizer/", "head/", "rows/", "rng/")
 
 
 @dataclass(frozen=True)
@@ -81,12 +83,14 @@ def save_checkpoint(
         "heads": {},
         "optimizers": {},
     }
-    for name, head in _heads(model).items():
+    for name, head in head_states(model).items():
         settings["heads"][name] = head.extra_settings()
         tensors |= {f"head/{name}/{key}": tensor for key, tensor in head.extra_tensors(index=index).items()}
     for label, moving in _optimizers(model, optimizer).items():
         settings["optimizers"][label], state = pack_optimizer(label, moving, model)
         tensors |= state
+    for name, rows in _row_heads(model).items():
+        tensors |= {f"rows/{name}/{key}": part for key, part in rows.row_states().items() if ".waiting" in key}
     tensors["rng/torch"] = torch.get_rng_state()
     write_tensors(path, KIND, settings, tensors)
 
@@ -110,7 +114,7 @@ def load_checkpoint(
     state = {name: tensor for name, tensor in tensors.items() if not name.startswith(OURS)}
     state |= {name: state[other] for name, other in settings["aliases"].items()}
     _check_model(where, state, model)
-    heads = _heads(model)
+    heads = head_states(model)
     if set(heads) != set(settings["heads"]):
         raise FileError(
             f"{where} has heads {sorted(settings['heads'])}, the model {sorted(heads)}; build the same model"
@@ -133,6 +137,10 @@ def load_checkpoint(
         head.restore(head_tensors[name], settings["heads"][name])
     for label, moving in optimizers.items():
         load_optimizer(label, saved[label], tensors, moving, model)
+    for name, rows in _row_heads(model).items():
+        waiting = _under(f"rows/{name}/", tensors, index)
+        if waiting and f"row_optimizer/{name}" in optimizers:
+            rows.load_row_states({**rows.row_states(), **waiting})
     if optimizers:
         torch.set_rng_state(tensors["rng/torch"].clone())
     return CheckpointInfo(settings["step"], settings["extra"], settings["tables"])
@@ -145,7 +153,7 @@ def checkpoint_info(path: str | os.PathLike[str]) -> CheckpointInfo:
 
 
 def _model_state(model: nn.Module) -> Tensors:
-    state: Tensors = model.state_dict()
+    state: Tensors = {name: part for name, part in model.state_dict().items() if ROW_STATE not in name}
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise InputTypeError(f"{name!r} in the state dict is a {type(tensor).__name__}; only tensors are stored")
@@ -163,8 +171,13 @@ def _identity(name: str, tensor: Tensor) -> tuple[Any, ...]:
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
 
 
-def _heads(model: nn.Module) -> dict[str, HeadState]:
+def head_states(model: nn.Module) -> dict[str, HeadState]:
+    """Return the heads of a model that remember more than their state dict, by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, HeadState)}
+
+
+def _row_heads(model: nn.Module) -> dict[str, RowHead]:
+    return {name: module for name, module in model.named_modules() if isinstance(module, RowHead)}
 
 
 def _optimizers(model: nn.Module, optimizer: torch.optim.Optimizer | None) -> dict[str, torch.optim.Optimizer]:

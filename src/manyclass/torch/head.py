@@ -1,8 +1,10 @@
 """What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any training loop takes any head."""
 
+import math
 from typing import Any, Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from manyclass._topk import TopK
@@ -25,7 +27,7 @@ class OutputHead(nn.Module):
     def __init__(
         self, in_features: int, num_classes: int, *, ignore_index: int = -100, reduction: Reduction = "mean"
     ) -> None:
-        super().__init__()
+        nn.Module.__init__(self)  # a head may have a second base that is a module
         self.in_features = check_count("in_features", in_features)
         self.num_classes = check_count("num_classes", num_classes)
         if reduction not in get_args(Reduction):
@@ -47,27 +49,46 @@ class OutputHead(nn.Module):
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
         if self.reduction == "mean":
-            return losses.mean()
+            return self._checked_loss(losses.mean())
         if self.reduction == "sum":
-            return losses.sum()
+            return self._checked_loss(losses.sum())
         if not everything:
             losses = losses.new_zeros(len(flat)).masked_scatter(counted, losses)
-        return losses.reshape(input.shape[:-1])
+        return self._checked_loss(losses.reshape(input.shape[:-1]))
 
     @torch.no_grad()
-    def topk(self, input: Tensor, k: int = 10, **options: Any) -> TopK[Tensor]:
-        """Return the k best classes of each input with their log probabilities."""
+    def topk(self, input: Tensor, k: int = 10, *, exclude: Tensor | None = None, **options: Any) -> TopK[Tensor]:
+        """Return the k best classes of each input with their log probabilities.
+
+        exclude: class ids (..., n) that are left out, padded with -1: what a user has already seen. Probabilities are
+            those of the head, as if nothing were left out.
+        """
         k = check_count("k", k)
         if k > self.num_classes:
             raise InputError(f"k={k} is more than there are classes ({self.num_classes}); ask for fewer")
+        flat = self._flat(input)
+        left_out = None if exclude is None else self._excluded(exclude, input.shape[:-1])
         with torch.autocast("cpu", enabled=False):
-            best = self._topk(self._flat(input), k, **options)
+            if left_out is None:
+                best = self._topk(flat, k, **options)
+            else:
+                best = _without(self._topk(flat, min(self.num_classes, k + left_out.shape[1]), **options), left_out, k)
         shape = (*input.shape[:-1], k)
         return TopK(
             classes=best.classes.reshape(shape),
             log_probs=best.log_probs.reshape(shape),
             logits=None if best.logits is None else best.logits.reshape(shape),
         )
+
+    def _excluded(self, exclude: Tensor, leading: torch.Size) -> Tensor:
+        """Return ids to leave out as (examples, n), -1 where there is none."""
+        if not isinstance(exclude, Tensor) or exclude.dtype not in ID_TYPES:
+            kind = exclude.dtype if isinstance(exclude, Tensor) else type(exclude).__name__
+            raise InputTypeError(f"exclude is {kind}; class ids are whole numbers: pass exclude.long()")
+        self._check_device("exclude", exclude)
+        if not exclude.dim() or exclude.shape[:-1] != leading:
+            raise InputError(f"exclude has shape {tuple(exclude.shape)}; expected {(*leading, 'n')}, padded with -1")
+        return self._check_ids("exclude", exclude.long(), also=-1).reshape(-1, exclude.shape[-1])
 
     @torch.no_grad()
     def predict(self, input: Tensor) -> Tensor:
@@ -99,6 +120,10 @@ class OutputHead(nn.Module):
         """Return the loss of a batch without positives: 0, through which backward can run."""
         return flat.sum() * 0
 
+    def _checked_loss(self, loss: Tensor) -> Tensor:
+        """Return the loss; a head may look at what comes back to it."""
+        return loss
+
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         raise NotImplementedError
 
@@ -122,10 +147,14 @@ class OutputHead(nn.Module):
         self._check_weights()
         flat = input.reshape(-1, self.in_features)
         flat = flat if flat.dtype == torch.float64 else flat.float()
-        finite = flat.detach().float().square().sum(1).isfinite()
-        if not finite.all():
-            at = int((~finite).nonzero()[0])
-            raise InputError(f"input[{at}] has a NaN, an infinity or a squared norm beyond float32; lower the rate?")
+        # One sum is quick, and finite unless something is wrong; or so large that the rows are looked at one by one.
+        if not math.isfinite(flat.detach().float().square().sum()):
+            finite = flat.detach().float().square().sum(1).isfinite()
+            if not finite.all():
+                at = int((~finite).nonzero()[0])
+                raise InputError(
+                    f"input[{at}] has a NaN, an infinity or a squared norm beyond float32; lower the rate?"
+                )
         return flat
 
     def _positives(self, target: Tensor, leading: torch.Size) -> Tensor:
@@ -156,7 +185,7 @@ class OutputHead(nn.Module):
         return ids
 
     def _check_weights(self) -> None:
-        device = next(self.parameters()).device
+        device = next(iter(self.parameters())).device
         if device.type != "cpu":
             way_out = "to_empty(device='cpu') and load or reset_parameters()" if device.type == "meta" else "cpu()"
             raise InputError(f"the head's weight is on {device}; this head computes on the CPU: {way_out}")
@@ -164,6 +193,23 @@ class OutputHead(nn.Module):
     def _check_device(self, name: str, tensor: Tensor) -> None:
         if tensor.device.type != "cpu":
             raise InputError(f"{name} is on {tensor.device}; this head computes on the CPU: pass {name}.cpu()")
+
+
+def _without(best: TopK[Tensor], left_out: Tensor, k: int) -> TopK[Tensor]:
+    """Return the k best that are not left out, -1 and -inf where there are too few."""
+    gone = (best.classes[:, :, None] == left_out[:, None, :]).any(2) & (best.classes >= 0)
+    order = gone.int().sort(dim=1, stable=True).indices[:, :k]  # those that stay, best first
+    gone = gone.gather(1, order)
+
+    def kept(values: Tensor, fill: float) -> Tensor:
+        found = values.gather(1, order).masked_fill(gone, fill)
+        return F.pad(found, (0, k - found.shape[1]), value=fill)
+
+    return TopK(
+        classes=kept(best.classes, -1),
+        log_probs=kept(best.log_probs, -torch.inf),
+        logits=None if best.logits is None else kept(best.logits, -torch.inf),
+    )
 
 
 def checked_output(output: Any) -> Output:

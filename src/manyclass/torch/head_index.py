@@ -1,5 +1,6 @@
 """The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -8,13 +9,17 @@ import torch
 from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
+from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
 from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
+from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_products import array
+from manyclass.torch.weight_watch import WeightWatch
 
+MANY_CHANGES = 10  # from outside, each of which costs a build
 LOOKED_AT = 2400  # classes per example whose sketch is compared, where tables find them
 
 
@@ -44,13 +49,15 @@ class HeadIndex:
         self.candidates = candidates
         self.unit_rows = unit_rows
         self.built: ClassIndex | None = None
-        self.source: npt.NDArray[Any] | None = None  # the weight that the index was built from
+        self.watch: WeightWatch | None = None  # over the weight that it was built from
+        self.outside_changes = 0
+        self.fresh = False  # whether no row has moved since all were hashed
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.unbuilt()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "built": None, "source": None}
+        return {**self.__dict__, "built": None, "watch": None}
 
     def unbuilt(self) -> Self:
         """Return an index of the same settings that is yet to be built."""
@@ -62,22 +69,40 @@ class HeadIndex:
 
     def forget(self) -> None:
         """Forget what was built: the weights were replaced; the next use builds it anew."""
-        self.built = self.source = None
+        self.built = self.watch = None
 
     def over(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
-        """Return the index over these rows, building it if there is none or the rows live elsewhere now."""
-        if self.built is None or self.source is None or not _same(self.source, _view(weight)):
-            self.build(weight, bias)
-        assert self.built is not None
-        return self.built
+        """Return the index over these rows: built if there is none, anew if anything but a gradient changed them."""
+        if self.built is not None and self.watch is not None and self.watch.in_step(weight, bias):
+            return self.built
+        if self.built is not None:
+            self.outside_changes += 1
+            if self.outside_changes == MANY_CHANGES:
+                warnings.warn(
+                    f"the head's weights were changed from outside {MANY_CHANGES} times, and each time all classes "
+                    "are hashed again; after changing a few rows yourself, call head.rebuild(ids)",
+                    ApproximationWarning,
+                    stacklevel=2,
+                )
+        return self.build(weight, bias)
 
-    def build(self, weight: Tensor, bias: Tensor | None) -> None:
+    def build(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
         """Hash every row as it is now."""
         rows = self._hashed(weight)
         config = self.config_for(*rows.shape)
         self.built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
-        self.source = _view(weight)
         self.schedule.all_hashed(len(rows))
+        self.fresh = True
+        self._start_watching(weight, bias)
+        return self.built
+
+    def rebuild(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
+        """Re-hash these classes, whose rows were changed by hand; all, where there is no index over this memory."""
+        if self.built is None or self.watch is None or not self.watch.same_memory(weight, bias):
+            self.build(weight, bias)
+            return
+        self.rehash(ids, weight, bias)
+        self._start_watching(weight, bias)
 
     def refresh(self, weight: Tensor, bias: Tensor | None) -> int:
         """Re-hash this step's share and return its size. Call once per training step, before the search."""
@@ -88,11 +113,11 @@ class HeadIndex:
         return len(ids)
 
     def rehash(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
-        """Re-hash these classes now."""
-        index = self.over(weight, bias)
+        """Re-hash these classes of an index that is built."""
+        assert self.built is not None
         values = None if bias is None else _floats(bias.detach()[torch.from_numpy(ids)])
-        rows = self._hashed(weight[torch.from_numpy(ids)]) if self._copies(weight) else None
-        index.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
+        rows = self._hashed(weight.detach()[torch.from_numpy(ids)]) if self._copies(weight) else None
+        self.built.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
         self.schedule.hashed(ids)
 
     def shortlist(self, x: Tensor, count: int, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -100,9 +125,34 @@ class HeadIndex:
         index = self.over(weight, bias)
         return torch.from_numpy(index.shortlist(array(x.float()), count, threads=torch.get_num_threads()))
 
-    def note_touched(self, classes: Tensor, pull: Tensor) -> None:
-        """Remember which classes this step changes, and how far it pulls each."""
-        self.schedule.touched = array(classes[pull.topk(min(len(pull), self.schedule.limit)).indices])
+    def answer(self, x: Tensor, k: int, candidates: int, weight: Tensor, bias: Tensor | None) -> TopK[Tensor] | None:
+        """Return the best classes by the index alone; None where it cannot tell.
+
+        It has the biases as they were when classes were last hashed, so not while rows have moved since; its logits are
+        float32; and inputs that are not finite are for others to refuse.
+        """
+        index = self.over(weight, bias)
+        if not self.fresh or weight.dtype == torch.float64 or k > index.classes:
+            return None
+        try:
+            found = index.search(x.detach().numpy(), k, candidates=candidates, threads=torch.get_num_threads())
+        except InputError:
+            return None
+        assert found.logits is not None
+        parts = found.classes, found.log_probs, found.logits
+        classes, log_probs, logits = (torch.from_numpy(part) for part in parts)
+        return TopK(classes=classes, log_probs=log_probs, logits=logits)
+
+    def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None:
+        """Take note that a known gradient has just moved these rows; None: any of them."""
+        if self.watch is not None and self.watch.holds(parameter):
+            self.watch.expect_moved(ids)
+            self.schedule.moved(ids)
+            self.fresh = False
+
+    def _start_watching(self, weight: Tensor, bias: Tensor | None) -> None:
+        self.watch = WeightWatch(weight, bias)
+        self.watch.announce_to(self)
 
     def age(self) -> tuple[float, int]:
         """Return mean and largest age of the entries, in steps."""
@@ -118,7 +168,7 @@ class HeadIndex:
         if self.built is None:
             return {}
         arrays = index_arrays(self.built)
-        if self.source is not None and not _same(self.source, self.built.rows):
+        if self.watch is not None and self.watch.is_copied_by(self.built.rows):
             arrays["rows"] = self.built.rows
         arrays |= {"hashed_at": self.schedule.hashed_at, "touched": self.schedule.touched}
         return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
@@ -133,7 +183,9 @@ class HeadIndex:
             way_out = "make the head with the same config, or load with index=False"
             raise FileError(f"the saved index is hashed in another way than the head's; {way_out}")
 
-    def restored(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> Self:
+    def restored(
+        self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor, bias: Tensor | None
+    ) -> Self:
         """Return the index as it was saved; without tensors, one yet to be built. Raises where things do not fit."""
         new = self.unbuilt()
         new.schedule.cursor = check_count("cursor", settings["cursor"], low=0)
@@ -148,8 +200,8 @@ class HeadIndex:
             raise InputError(f"the saved index is for {rows.shape} rows; the head has {tuple(weight.shape)}")
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
         arrays["rows"] = rows
-        new.source = _view(weight)
         new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
+        new._start_watching(weight, bias)
         return new
 
     def _copies(self, weight: Tensor) -> bool:
@@ -160,17 +212,6 @@ class HeadIndex:
         """Return rows as the index sees them."""
         values: npt.NDArray[Any] = array(rows.float() if rows.dtype == torch.bfloat16 else rows)
         return unit(values) if self.unit_rows else values
-
-
-def _view(weight: Tensor) -> npt.NDArray[Any]:
-    """Return the weight's memory, to recognise it by."""
-    seen: npt.NDArray[Any] = array(weight.detach().view(torch.int16) if weight.dtype == torch.bfloat16 else weight)
-    return seen
-
-
-def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    at, also = one.__array_interface__, other.__array_interface__
-    return one.dtype == other.dtype and one.shape == other.shape and at["data"] == also["data"]
 
 
 def unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -27,7 +27,7 @@ class HierarchicalSoftmax(RowHead):
     counts: how often each class occurs, whole numbers (num_classes,), zeros allowed: frequent classes get short paths.
         Without them the tree is balanced.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
-    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+    row_update, row_optimizer: who moves the rows, see RowHead.
 
     `topk` is exact: a best-first search, quick where the network is sure of
     its answers; with all classes about equal it has to look at every node. The state dict holds the counts, as they
@@ -43,7 +43,6 @@ class HierarchicalSoftmax(RowHead):
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -52,7 +51,7 @@ class HierarchicalSoftmax(RowHead):
         num_rows = max(1, check_count("num_classes", num_classes) - 1)  # one class: a row that nothing reads
         super().__init__(
             in_features, num_classes, num_rows=num_rows, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip
         self._counts = torch.ones(self.num_classes, dtype=torch.int64) if counts is None else self._checked(counts)
         self._tree: Any = None

@@ -4,6 +4,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from manyclass._validation import Ids, check_count
 
@@ -24,7 +26,8 @@ class RefreshSchedule:
         self.cursor = 0  # next class of the round
         self.step = 0
         self.hashed_at: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # step at which each class was last hashed
-        self.touched: Ids = np.empty(0, np.int64)  # classes the last step changed, most urgent first
+        self.touched: Ids = np.empty(0, np.int64)  # classes that moved and are not hashed since, most urgent first
+        self.pulled: list[tuple[Tensor, Tensor]] = []  # of the steps since rows last moved: classes, how far they pull
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -39,7 +42,7 @@ class RefreshSchedule:
     def all_hashed(self, classes: int) -> None:
         """Note that every class was hashed now."""
         self.hashed_at = np.full(classes, self.step, np.int32)
-        self.touched = np.empty(0, np.int64)
+        self.touched, self.pulled = np.empty(0, np.int64), []
 
     def hashed(self, ids: Ids) -> None:
         """Note that these classes were hashed now."""
@@ -52,10 +55,35 @@ class RefreshSchedule:
         turn = min(limit, -(-classes // self.period))
         turn = min(turn, -(-self.limit // 2)) if self.touched_first else turn
         touched = self.touched[: limit - turn] if self.touched_first else self.touched[:0]
+        self.touched = self.touched[len(touched) :]
         in_turn = (self.cursor + np.arange(turn)) % classes
         self.cursor = int((self.cursor + turn) % classes)
-        self.touched = np.empty(0, np.int64)
         return np.unique(np.concatenate([in_turn, touched]))
+
+    def note_pull(self, classes: Tensor, pull: Tensor) -> None:
+        """Remember which classes a step will change, distinct and ascending, and how far it pulls each."""
+        self.pulled.append((classes, pull))
+
+    def moved(self, ids: Tensor | None) -> None:
+        """Take note that rows have moved, by the gradients of all steps since they last did; None: any of them.
+
+        Those that the steps pulled farthest are re-hashed first; what waited from an earlier move waits no longer.
+        """
+        if not self.pulled:
+            if ids is not None and len(ids):  # the bias after the weight, or a gradient from elsewhere
+                self.touched = np.concatenate([self.touched, np.setdiff1d(ids.numpy(), self.touched)])
+            return
+        classes, pull = self.pulled[0]
+        if len(self.pulled) > 1:
+            every = torch.cat([classes for classes, _ in self.pulled])
+            classes, places = every.unique(return_inverse=True)
+            pull = torch.zeros(len(classes), dtype=pull.dtype)
+            pull.index_add_(0, places, torch.cat([pull for _, pull in self.pulled]))
+        order = pull.topk(len(pull)).indices
+        self.touched = classes[order].numpy()
+        if ids is not None and len(ids) > len(classes):  # rows that only others pulled: other processes, a tied weight
+            self.touched = np.concatenate([self.touched, np.setdiff1d(ids.numpy(), self.touched)])
+        self.pulled = []
 
     def age(self) -> tuple[float, int]:
         """Return mean and largest age of the entries, in steps."""

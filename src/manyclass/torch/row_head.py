@@ -1,57 +1,48 @@
-"""Parameters that get gradients for a few rows only, and what heads made of them share."""
+"""Heads whose training touches few rows: weight and bias with sparse gradients, or rows that move inside backward."""
 
+import functools
+import os
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, Self, get_args
 
 import torch
 from torch import Tensor, nn
 
-from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
 from manyclass.torch.row_products import RowUpdate, gather_rows
 
-RowUpdateMode = Literal["gradient", "fused"]
+RowUpdateMode = Literal["gradient", "fused", "at_step"]
+ROW_STATE = "row_state."  # how a state dict begins the names of what moves the rows
+LARGEST_SCALE = 100.0  # by which a loss may be multiplied before backward
 MakeOptimizer = Callable[[Iterable[Tensor]], Any]
 
 
-class ClassRows(nn.Embedding):
-    """Weight and bias of a head. An nn.Embedding with sparse gradients, because that is what DDP looks for."""
-
-    def __init__(self, rows: int, features: int, bias: bool, device: Any = None, dtype: Any = None) -> None:
-        weight = torch.empty(rows, features, device=device, dtype=dtype)
-        super().__init__(rows, features, _weight=weight, sparse=True)
-        self.bias = nn.Parameter(torch.empty(rows, device=device, dtype=dtype)) if bias else None
-        self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draw weight and bias as nn.Linear does."""
-        if not hasattr(self, "bias"):  # nn.Embedding calls this before there is one
-            return
-        bound = self.embedding_dim**-0.5
-        nn.init.uniform_(self.weight, -bound, bound)
-        if self.bias is not None:
-            nn.init.uniform_(self.bias, -bound, bound)
+class SlowThreadsWarning(UserWarning):
+    """Threads are set up so that a step takes longer than it need: see the message."""
 
 
-class RowHead(OutputHead):
-    """A head whose training touches few rows; `weight` and `bias` live in `rows` and keep nn.Linear's key names.
+class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes a target, too
+    """A head with one row, and perhaps a bias, per class: parameters `weight` and `bias`, as nn.Linear has them.
+
+    It is an nn.Embedding with sparse gradients, because that is what DDP looks for.
 
     num_rows: int, default num_classes. Rows of the weight, where they do not belong to classes.
     bias: bool = True. One number per row.
     row_update: "gradient" (default): weight.grad and bias.grad are sparse; give them to a row optimizer. "fused": the
-        rows move inside backward and no .grad appears, so that any optimizer, gradient clipping or trainer serves the
-        rest of the network.
-    row_optimizer: for "fused", what makes the optimizer, e.g. functools.partial(RowSGD, lr=0.1); schedulers take
-        `head.row_optimizer`.
-    accumulate: int = 1. For "fused": rows move at every n-th backward pass, with the sum of the gradients.
+        rows move inside backward and no .grad appears. "at_step": no .grad either, and the rows move when an optimizer
+        that holds them takes its step, by the sum of what came since the last: any optimizer, gradient accumulation
+        or trainer serves the rest of the network.
+    row_optimizer: for "fused" and "at_step", what makes the rows' own optimizer, e.g. functools.partial(RowSGD,
+        lr=0.1); schedulers take `head.row_optimizer`.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
     device, dtype: of the parameters, as for nn.Linear.
     """
 
-    rows: ClassRows
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -62,7 +53,6 @@ class RowHead(OutputHead):
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -70,65 +60,62 @@ class RowHead(OutputHead):
     ) -> None:
         super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         if row_update not in get_args(RowUpdateMode):
-            raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient' or 'fused'")
-        if row_update == "fused" and row_optimizer is None:
-            raise ConfigError("row_update='fused' needs row_optimizer, e.g. functools.partial(RowSGD, lr=0.1)")
-        if row_update == "gradient" and (row_optimizer is not None or accumulate != 1):
-            raise ConfigError("row_optimizer and accumulate belong to row_update='fused'; set that")
+            raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient', 'fused' or 'at_step'")
+        if row_update != "gradient" and row_optimizer is None:
+            raise ConfigError(f"row_update={row_update!r} needs row_optimizer, e.g. functools.partial(RowSGD, lr=0.1)")
+        if row_update == "gradient" and row_optimizer is not None:
+            raise ConfigError("row_optimizer belongs to row_update='fused' or 'at_step'; set one of them")
         self.row_update = row_update
-        self.accumulate = check_count("accumulate", accumulate)
-        self.rows = ClassRows(self.num_classes if num_rows is None else num_rows, in_features, bias, device, dtype)
+        self.num_embeddings = self.num_classes if num_rows is None else num_rows
+        self.embedding_dim, self.sparse, self.padding_idx = self.in_features, True, None
+        self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
+        shape = (self.num_embeddings, self.embedding_dim)
+        self.register_parameter("weight", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
+        of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=dtype)) if bias else None
+        self.register_parameter("bias", of_rows)
+        self._draw_parameters()
         self._fused: FusedUpdate | None = None
-        self._moved = (self.rows.weight, self.rows.bias)  # what the fused optimizer knows
+        self._moved = (self.weight, self.bias)  # what the fused optimizer knows
         if row_optimizer is not None:
-            self._fused = FusedUpdate(row_optimizer(self.rows.parameters()), self.accumulate)
+            self._fused = FusedUpdate(row_optimizer(self._row_parameters()), row_update == "at_step")
             if not hasattr(self._fused.optimizer, "update_rows"):
                 kind = type(self._fused.optimizer).__name__
                 raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
-        self.register_state_dict_post_hook(_linear_keys)
-        self.register_load_state_dict_pre_hook(_own_keys)
         self.register_load_state_dict_post_hook(_loaded)
 
     def reset_parameters(self) -> None:
         """Draw weight and bias as nn.Linear does."""
-        self.rows.reset_parameters()
+        self._draw_parameters()
         self._weights_replaced()
 
-    @property
-    def weight(self) -> Tensor:
-        """The class rows, (rows, in_features). Assign a parameter to share it: head.weight = embedding.weight."""
-        return self.rows.weight
+    def _draw_parameters(self) -> None:
+        bound = self.in_features**-0.5
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
 
-    @weight.setter
-    def weight(self, value: nn.Parameter) -> None:
-        if tuple(value.shape) != tuple(self.rows.weight.shape):
-            raise InputError(f"weight has shape {tuple(value.shape)}; expected {tuple(self.rows.weight.shape)}")
-        self._replace("weight", value)
+    def _row_parameters(self) -> list[Tensor]:
+        return [self.weight] if self.bias is None else [self.weight, self.bias]
 
-    @property
-    def bias(self) -> Tensor | None:
-        """One number per row, or None."""
-        return self.rows.bias
-
-    @bias.setter
-    def bias(self, value: nn.Parameter | None) -> None:
-        if value is not None and tuple(value.shape) != (len(self.rows.weight),):
-            raise InputError(f"bias has shape {tuple(value.shape)}; expected {(len(self.rows.weight),)}")
-        self._replace("bias", value)
-
-    def _replace(self, name: str, value: Tensor | None) -> None:
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Check a weight or bias that is assigned, to share it for instance: head.weight = embedding.weight."""
+        if name not in ("weight", "bias"):
+            return super().__setattr__(name, value)
+        wanted = self.weight.shape if name == "weight" else self.weight.shape[:1]
+        if value is not None and tuple(value.shape) != tuple(wanted):
+            raise InputError(f"{name} has shape {tuple(value.shape)}; expected {tuple(wanted)}")
         if value is not None and not value.is_contiguous():  # every step would copy all of it
             raise InputError(
                 f"{name} has strides {value.stride()}; rows must be contiguous: pass a contiguous parameter"
             )
-        setattr(self.rows, name, value)
+        super().__setattr__(name, value)
         self._weights_replaced()
 
     def _follow_parameters(self) -> None:
-        """Make the fused optimizer move the parameters that the rows have now."""
+        """Make the fused optimizer move the parameters that the head has now."""
         if self._fused is None:
             return
-        now = (self.rows.weight, self.rows.bias)
+        now = (self.weight, self.bias)
         for before, value in zip(self._moved, now, strict=True):
             for group in self._fused.optimizer.param_groups:
                 kept = [value if known is before else known for known in group["params"]]
@@ -146,7 +133,7 @@ class RowHead(OutputHead):
 
     def _nothing(self, flat: Tensor) -> Tensor:
         nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
-        for parameter in self.rows.parameters():  # an input without gradient must not stop a plain training loop
+        for parameter in self._row_parameters():  # an input without gradient must not stop a plain training loop
             nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
         return nothing
 
@@ -174,17 +161,47 @@ class RowHead(OutputHead):
                         state[key] = changed(name, value, False)
             parameter.data = changed(name, parameter.data, True)
             parameter.grad = None
-        self.rows.num_embeddings = len(self.weight)
+        self.num_embeddings = len(self.weight)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in ("weight", "bias"):  # nn.Module would register them here, past the properties
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
+    def _flat(self, input: Tensor) -> Tensor:
+        if torch.compiler.is_exporting():
+            raise ConfigError(
+                f"{type(self).__name__} cannot be exported: it looks classes up in an index; export head.to_linear(), "
+                "or the network below it, and serve the rows with manyclass.ClassIndex"
+            )
+        _say_once_that_threads_spin()
+        return super()._flat(input)
+
+    def _named_rows(self) -> dict[str, Tensor]:
+        return {"weight": self.weight} if self.bias is None else {"weight": self.weight, "bias": self.bias}
+
+    def row_states(self) -> dict[str, Tensor]:
+        """Return what rows that move by themselves need to go on: states, gradients that wait; part of the state dict.
+
+        Empty with row_update="gradient": there the optimizer has it all.
+        """
+        return {} if self._fused is None else self._fused.saved(self._named_rows())
+
+    def load_row_states(self, tensors: dict[str, Tensor]) -> None:
+        """Take over what `row_states` gave; nothing where rows have gradients."""
+        if self._fused is not None:
+            self._fused.restore(self._named_rows(), tensors)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, tensor in self.row_states().items():
+            destination[f"{prefix}{ROW_STATE}{name}"] = tensor
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        begin = f"{prefix}{ROW_STATE}"
+        states = {key.removeprefix(begin): state_dict.pop(key) for key in list(state_dict) if key.startswith(begin)}
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        if states:
+            self.load_row_states(states)
 
     @property
     def row_optimizer(self) -> Any:
-        """The optimizer that moves the rows inside backward; None with row_update='gradient'."""
+        """The optimizer that moves the rows by itself; None with row_update='gradient'."""
         return None if self._fused is None else self._fused.optimizer
 
     @property
@@ -193,20 +210,37 @@ class RowHead(OutputHead):
             return None
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         if distributed and torch.distributed.get_world_size() > 1:
-            raise ConfigError("row_update='fused' keeps gradients to one process; use row_update='gradient'")
+            raise ConfigError(
+                f"row_update={self.row_update!r} keeps gradients to one process; use row_update='gradient'"
+            )
         return self._fused
 
+    def _checked_loss(self, loss: Tensor) -> Tensor:
+        if self._update is not None and loss.requires_grad:
+            loss.register_hook(_refuse_scaled)
+        return loss
 
-def _linear_keys(head: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    for name in ("weight", "bias"):
-        if f"{prefix}rows.{name}" in state:
-            state[f"{prefix}{name}"] = state.pop(f"{prefix}rows.{name}")
+
+@functools.cache
+def _say_once_that_threads_spin() -> None:
+    """Warn where torch's OpenMP threads keep spinning on the cores that the native threads want."""
+    if torch.get_num_threads() > 1 and "OMP_WAIT_POLICY" not in os.environ:
+        warnings.warn(
+            "OMP_WAIT_POLICY is not set: torch's threads spin after each operation, on the cores that the head wants, "
+            "and a step takes up to two and a half times as long; set OMP_WAIT_POLICY=PASSIVE before Python starts",
+            SlowThreadsWarning,
+            stacklevel=2,
+        )
 
 
-def _own_keys(head: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    for name in ("weight", "bias"):
-        if f"{prefix}{name}" in state:
-            state[f"{prefix}rows.{name}"] = state.pop(f"{prefix}{name}")
+def _refuse_scaled(gradient: Tensor) -> None:
+    """Raise where a loss was multiplied before backward by so much that it can only be a GradScaler's doing."""
+    scale = float(gradient.abs().max())
+    if scale > LARGEST_SCALE:
+        raise ConfigError(
+            f"the loss was multiplied by {scale:g} before backward (a GradScaler?), and rows without a .grad would "
+            "move by as much; use row_update='gradient', or no scaler: bfloat16 needs none"
+        )
 
 
 def _loaded(head: nn.Module, _: Any) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyclass._backend import core
+from manyclass.torch.weight_watch import announce_moved
 
 
 class RowUpdate(Protocol):
@@ -177,6 +178,7 @@ def _moved_at_once(ctx: Any, gradient: Any, input: Tensor, weight: Tensor, sums:
         gradient, array(input), step.rule, weight.detach().numpy(), *states, sums, torch.get_num_threads()
     )
     torch.autograd.graph.increment_version([part for part in (weight, step.first, step.second) if part is not None])
+    announce_moved(weight, torch.from_numpy(ctx.pairs.rows))
     return True
 
 

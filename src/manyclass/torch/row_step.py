@@ -10,6 +10,7 @@ from torch import Tensor
 from manyclass._backend import core
 from manyclass._row_rule import ADAGRAD, ADAM, RowRule
 from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.torch.weight_watch import announce_moved
 
 Group = dict[str, Any]
 
@@ -99,6 +100,7 @@ class RowSteps(torch.optim.Optimizer):
         step = self._checked_step(group, parameter)
         if gradient.numel():
             apply_step(step, parameter, ids, gradient)
+            announce_moved(parameter, ids)
         self._count(parameter)
 
     # torch's step() collects the parameters of each group through this method. Overriding it, and not step(), leaves

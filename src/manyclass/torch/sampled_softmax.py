@@ -20,7 +20,7 @@ from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import gather_rows
 
 
-class SampledSoftmax(FromLinear, RowHead):
+class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
     """A head that trains on `samples` random classes per batch, and predicts exactly over all of them.
 
     in_features, num_classes: sizes of the layer.
@@ -29,7 +29,7 @@ class SampledSoftmax(FromLinear, RowHead):
         frequencies (num_classes,), where a class of frequency 0 is never a negative.
     seed: int = 0. Of the draws.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
-    row_update, row_optimizer, accumulate: who moves the rows, see RowHead.
+    row_update, row_optimizer: who moves the rows, see RowHead.
 
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
     example's own positives does not count, as the positive is there already.
@@ -48,7 +48,6 @@ class SampledSoftmax(FromLinear, RowHead):
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -56,7 +55,7 @@ class SampledSoftmax(FromLinear, RowHead):
     ) -> None:
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            accumulate=accumulate, ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip
         self.samples = check_count("samples", samples)
         self.sampler = ClassSampler(self.num_classes, sampler, seed)
@@ -99,10 +98,9 @@ class SampledSoftmax(FromLinear, RowHead):
         """Go on drawing from where this state was taken."""
         self.sampler.generator.set_state(state.cpu())
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, metadata: Any, strict: bool, missing: list[str], *rest: Any
-    ) -> None:
-        super()._load_from_state_dict(state_dict, prefix, metadata, strict, missing, *rest)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        missing: list[str] = rest[2]
         if f"{prefix}_extra_state" in missing:
             missing.remove(f"{prefix}_extra_state")
 

@@ -1,5 +1,6 @@
 """Which classes a training step computes: shared by the batch, or each example's own (paper); and the random tail."""
 
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -54,6 +55,31 @@ class StepClasses(NamedTuple):
         """Return the classes of the first examples that stand for themselves alone, (examples, n), -1 elsewhere."""
         ids = self.ids.expand(examples, -1) if self.shared else self.ids[:examples]
         return ids.masked_fill(self.log_weights != 0, -1)
+
+
+class RecentClasses:
+    """The classes of the last steps, for activation checkpointing: a step that is computed again in backward must
+    compute what it did, and not draw and re-hash anew."""
+
+    def __init__(self) -> None:
+        self._kept: deque[tuple[bytes, StepClasses]] = deque(maxlen=8)
+
+    def keep(self, positives: Tensor, classes: StepClasses) -> None:
+        """Remember the classes of a step."""
+        self._kept.append((positives.numpy().tobytes(), classes))
+
+    def again(self, positives: Tensor) -> StepClasses | None:
+        """Return the classes of the newest step with these positives that was not asked for yet, if there is one."""
+        wanted = positives.numpy().tobytes()
+        for place in reversed(range(len(self._kept))):
+            known, classes = self._kept[place]
+            if known == wanted:
+                del self._kept[place]
+                return classes
+        return None
+
+    def __deepcopy__(self, memo: object) -> "RecentClasses":
+        return RecentClasses()
 
 
 def shared_classes(found: Tensor, positives: Tensor, *, limit: int, tail: int, sampler: ClassSampler) -> StepClasses:

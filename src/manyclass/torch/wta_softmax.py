@@ -22,8 +22,8 @@ class WTASoftmax(CandidateSoftmax):
     config: HashConfig, default `HashConfig.paper()`: window 16, 3000 codes, 1000 bands.
     refresh_steps: int = 1000. Steps in which every class is re-hashed once.
     refresh_limit: int = 1000. Classes re-hashed per step, at most.
-    meter_every, names, seed, bias, ignore_index, reduction, device, dtype, row_update, row_optimizer, accumulate: as
-        for CandidateSoftmax.
+    meter_every, names, seed, bias, ignore_index, reduction, device, dtype, row_update, row_optimizer: as for
+        CandidateSoftmax.
     """
 
     def __init__(
@@ -42,7 +42,6 @@ class WTASoftmax(CandidateSoftmax):
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
         row_optimizer: MakeOptimizer | None = None,
-        accumulate: int = 1,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -52,6 +51,6 @@ class WTASoftmax(CandidateSoftmax):
             in_features, num_classes, candidates=candidates, output=output, shared=False, tail=0, touched_first=False,
             config=HashConfig.paper() if config is None else config, refresh_steps=refresh_steps,
             refresh_limit=refresh_limit, meter_every=meter_every, names=names, seed=seed, bias=bias,
-            row_update=row_update, row_optimizer=row_optimizer, accumulate=accumulate, ignore_index=ignore_index,
+            row_update=row_update, row_optimizer=row_optimizer, ignore_index=ignore_index,
             reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip

@@ -4,16 +4,17 @@ A batch is a function of the step number, `batches(step) -> (input, target)`. So
 interrupted one would have seen, and with a checkpoint that holds the index it computes the same bits.
 """
 
+import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from manyclass.errors import ConfigError, DivergedError, InputTypeError
+from manyclass.errors import ConfigError, DivergedError, InputError, InputTypeError
 from manyclass.training.evaluation import Batch, TrunkAndHead, evaluate
 from manyclass.training.metrics import Metrics
 from manyclass.training.progress import Progress, progress_bar
@@ -25,7 +26,7 @@ __all__ = ["Trained", "TrunkAndHead", "evaluate", "train"]
 
 def train(
     model: nn.Module | tuple[nn.Module, nn.Module],
-    batches: Callable[[int], Batch],
+    batches: Callable[[int], Batch] | Iterable[Batch],
     optimizer: Optimizer,
     *,
     steps: int | None = None,
@@ -46,6 +47,8 @@ def train(
     """Train for a number of steps, or for a number of seconds, and return how far the run has come.
 
     model: forward(input, target) → loss, and topk(input, k) if it is evaluated; or (trunk, head).
+    batches: a function of the step; or a DataLoader, or any other iterable of (input, target), gone through again and
+        again. A resumed run passes over the batches it has had.
     steps or seconds: the budget, in all sessions together. Evaluation and checkpoints cost none of the seconds.
         evaluate_every and checkpoint_every have the same unit; both also happen at the end.
     schedule: stepped after every step. evaluate_on: (input, target) batches, gone through anew each time.
@@ -68,13 +71,14 @@ def train(
     def spent() -> float:
         return run.seconds if steps is None else run.step
 
+    next_batch = batches if callable(batches) else _in_turn(batches, run.step)
     evaluation, saving = Every(evaluate_every, spent()), Every(checkpoint_every, spent())
     network.train()
     unit = "seconds" if steps is None else "steps"
     with progress_bar(budget, unit, progress) if isinstance(progress, bool) else progress(budget, unit) as show:
         while spent() < budget:
             started = time.perf_counter()
-            input, target = batches(run.step)
+            input, target = next_batch(run.step)
             run.loss = _step(network, input, target, optimizer, schedules, run.step)
             elapsed = time.perf_counter() - started
             run.step, run.seconds = run.step + 1, run.seconds + elapsed
@@ -94,6 +98,22 @@ def train(
             if checkpoint is not None and (saving.due(spent()) or finished):
                 save_run(checkpoint, run, network, optimizer, schedules, index)
     return run
+
+
+def _in_turn(batches: Iterable[Batch], done: int) -> Callable[[int], Batch]:
+    """Return a function that gives one batch after the other, whatever the step; past the first `done` of them."""
+
+    def endless() -> Iterator[Batch]:
+        while True:
+            empty = True
+            for batch in batches:
+                empty = False
+                yield batch
+            if empty:
+                raise InputError("batches is empty, or can be gone through only once; give a DataLoader or a function")
+
+    stream = itertools.islice(endless(), done, None)
+    return lambda _: next(stream)
 
 
 def _step(
