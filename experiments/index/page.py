@@ -7,6 +7,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
 from experiments.index.figures import draw_growth, draw_sweep
+from experiments.index.outliers import CASES, STAGE
 from experiments.index.sizes import Sizes, sizes_of
 from experiments.index.tables import (
     BATCHES,
@@ -17,6 +18,7 @@ from experiments.index.tables import (
     growth_table,
     kinds_of,
     lines_of,
+    outliers_table,
     sweep_table,
 )
 from experiments.peers.figure import draw_peers
@@ -39,6 +41,7 @@ def make_page(records: Records, folder: Path) -> Page:
         peers_section(records, folder, "million", f"{whole(sizes.million[0])} rows of unequal norm",
                       million_text(sizes)),
         cells_section(records),
+        outliers_section(records),
         growth_section(records, folder),
         sweep_section(records, folder, "bands", sizes),
         sweep_section(records, folder, "candidates", sizes),
@@ -118,6 +121,19 @@ def cells_section(records: Records) -> Section:
     )
     table = cells_table(records)
     return Section("Cells", text if table.rows else "Not run yet: stage `wordnet`.", [table] if table.rows else ())
+
+
+def outliers_section(records: Records) -> Section:
+    """Return what one hostile class costs the others, by library."""
+    table = outliers_table(records)
+    if not table.rows:
+        return Section("Outliers", f"Not run yet: stage `{STAGE}`.")
+    cases = "; ".join(f"*{name}*: {what}" for name, what in CASES.items() if name != "none")
+    text = (
+        "One class is made hostile, and all others are asked for: the share of queries whose exact winner is found, "
+        f"among those whose winner is not the outlier itself. {cases.replace('*', '')}."
+    )
+    return Section("Outliers", text, [table])
 
 
 def growth_section(records: Records, folder: Path) -> Section:

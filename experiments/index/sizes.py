@@ -18,6 +18,7 @@ class Sizes:
 
     glosses: tuple[int, int]
     million: tuple[int, int]
+    outliers: tuple[int, int]
     growth: tuple[int, ...]
     layer: tuple[int, int]
     queries: int
@@ -27,6 +28,7 @@ class Sizes:
 FULL = Sizes(
     glosses=(wordnet.SYNSETS, wordnet.WIDTH),
     million=(1_000_000, 128),
+    outliers=(20_000, 64),
     growth=(100_000, 1_000_000, 10_000_000),
     layer=(21_900, 4096),
     queries=4000,
@@ -36,6 +38,7 @@ FULL = Sizes(
 QUICK = Sizes(
     glosses=(6_000, 64),
     million=(20_000, 64),
+    outliers=(3_000, 64),
     growth=(2_000, 8_000, 32_000),
     layer=(2_000, 256),
     queries=400,

@@ -7,6 +7,7 @@ from experiments.datasets.made_rows import planted, unequal_norms
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.index import sweeps
 from experiments.index.documents import texts
+from experiments.index.outliers import run_outliers
 from experiments.index.page import make_page
 from experiments.index.sizes import Sizes, sizes_of
 from experiments.peers.comparing import compare_peers
@@ -21,6 +22,8 @@ def stages(options: Options) -> list[Stage]:
         options.stage("wordnet", "other libraries (on WordNet's glosses)", 20, 0.2, run_wordnet),
         options.stage("million", "other libraries, on rows of unequal norm (a million)", 45, 0.4,
               lambda run: compare(run, "million", unequal_norms(*sizes.million, sizes.queries))),
+        options.stage("outliers", "what one hostile class costs the others", 4, 0.2,
+              lambda run: run_outliers(run, planted(*sizes.outliers, sizes.queries), sizes.contestants)),
         options.stage("growth", "time per query as classes grow (15 GB of memory)", 5, 0.1,
               lambda run: sweeps.run_growth(run, sizes.growth)),
         options.stage("bands", "accuracy and time against bands", 4, 0.1,

@@ -9,6 +9,7 @@ import numpy as np
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, whole
+from experiments.index.outliers import CASES, STAGE
 from experiments.peers.comparing import setting_in_words
 from experiments.peers.reading import ACCURACY, WINNER, peers_of, quality, quickest, updates_of
 
@@ -179,3 +180,18 @@ def exponent(line: Iterable[Record], field: str) -> float:
     """Return how time grows with the classes: 1 is in proportion, 0 not at all."""
     sizes, spent = zip(*[(log(found["classes"]), log(found[field])) for found in line], strict=True)
     return float(np.polyfit(sizes, spent, 1)[0])
+
+
+def outliers_table(records: Records) -> Table:
+    """Return the share of exact winners that each peer finds beside an outlier, by what the outlier is."""
+    rows = []
+    for peer in dict.fromkeys(record["peer"] for record in records.select(stage=STAGE)):
+        cells = []
+        for case in CASES:
+            found = records.last(stage=STAGE, peer=peer, case=case)
+            if found is None:
+                cells.append("–")
+            else:
+                cells.append(percent(found[WINNER]) if found["kind"] == "result" else found["kind"])
+        rows.append([peer, *cells])
+    return Table(["", *("no outlier" if case == "none" else case for case in CASES)], rows)

@@ -20,7 +20,7 @@ from experiments.peers.reading import ACCURACY, WINNER
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
-STAGES = {"wordnet", "million", "growth", "bands", "candidates"}
+STAGES = {"wordnet", "million", "outliers", "growth", "bands", "candidates"}
 
 
 def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
@@ -30,6 +30,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
         sizes.QUICK,
         glosses=(600, 16),
         million=(600, 16),
+        outliers=(600, 16),
         growth=(2000, 2500),
         layer=(200, 64),
         queries=60,
