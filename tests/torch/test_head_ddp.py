@@ -48,6 +48,32 @@ def run(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> dict[str, Ten
     return {name.removeprefix("module."): value for name, value in model.state_dict().items()}
 
 
+def moved_but_not_hashed(model: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> list[int]:
+    """Return rows that a step moved, also by gradients of other processes, and that the next one did not re-hash."""
+    head = model.module.head
+    optimizer = RowSGD(model.parameters(), lr=0.1)
+    hashed: set[int] = set()
+    original = head.index.rehash
+
+    def rehash(ids: Any, *rest: Any) -> None:
+        hashed.update(ids.tolist())
+        original(ids, *rest)
+
+    head.index.rehash = rehash
+    moved: set[int] = set()
+    for x, target in batches:
+        optimizer.zero_grad()
+        model(x, target).backward()
+        left = moved - hashed
+        before = head.weight.detach().clone()
+        optimizer.step()
+        moved = set((head.weight != before).any(1).nonzero()[:, 0].tolist())
+        hashed.clear()
+        if left:
+            return sorted(left)
+    return []
+
+
 def work(rank: int, folder: str) -> None:
     warnings.simplefilter("ignore")  # few classes: most are touched
     torch.set_num_threads(1)
@@ -60,6 +86,8 @@ def work(rank: int, folder: str) -> None:
         "all": run(DistributedDataParallel(Model(**ALL)), batches),
         "few": run(DistributedDataParallel(Model(**FEW)), batches),
     }
+    once: dict[str, Any] = {"candidates": 3, "tail": 7, "refresh_steps": 10**6}  # re-hashes what moved, and one in turn
+    results["left"] = moved_but_not_hashed(DistributedDataParallel(Model(**once)), batches)
     if rank == 1:  # nothing to learn from here: the other's gradients must come through
         batches[1] = (batches[1][0], torch.full_like(batches[1][1], -100))
     results["ignored"] = run(DistributedDataParallel(Model(**FEW)), batches)
@@ -91,5 +119,6 @@ def test_two_processes_train_one_head(tmp_path: Path) -> None:
         assert not torch.equal(value, start[key])
         torch.testing.assert_close(first["all"][key], value, rtol=1e-5, atol=1e-6)
 
+    assert first["left"] == second["left"] == []
     assert "row_update='gradient'" in first["refused"]
     assert first["untouched"]
