@@ -76,7 +76,7 @@ def test_slow_peers_get_as_many_queries_as_fit() -> None:
     queries = np.zeros((1000, 1), np.float32)
     quick = Sleeper(1e-6)
     assert fitting_queries(quick, queries, {}, most=1000, seconds=10) == 1000
-    assert quick.largest == 1
+    assert quick.largest <= 16  # one, unless the machine is busy
     slow = Sleeper(1e-3)
     assert 1 <= fitting_queries(slow, queries, {}, most=1000, seconds=0.05) <= 50  # fewer on a busy machine
     assert fitting_queries(Sleeper(5e-3), queries, {}, most=1000, seconds=0.001) == 1
