@@ -7,13 +7,13 @@
 namespace manyclass {
 
 void Search::by_tables(size_t q, size_t split, size_t splits, BestList& list, SearchWorker& worker) {
-    list.start(plan_.candidates, plan_.candidates);
+    list.start(wanted(q, plan_.candidates), plan_.candidates);
     worker.hits.clear();
-    worker.voted.start(plan_.keep, 4 * kBlock);
+    worker.voted.start(wanted(q, plan_.keep), 4 * kBlock);
     const bool hashed = index_.hasher_->hash_query(query(q), worker.winners);  // a constant query has no codes
     if (hashed && plan_.probes > 1) {
         worker.probes.plan(*index_.hasher_, worker.winners, *index_.tables_, index_.shape_.skip_silent, plan_.probes,
-                           plan_.keep);
+                           wanted(q, plan_.keep));
         worker.probes.read(*index_.tables_, split, splits, worker.hits);
         if (!index_.sketch_) count_hits(worker);
     } else if (hashed) {
