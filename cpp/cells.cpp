@@ -81,16 +81,15 @@ void Cells::nearest(const float* residuals, const float* biases, size_t count, u
             if (const double other = merit(cell); other > highest) best = cell, highest = other;
         out[v] = static_cast<uint16_t>(best);
         if (!distances) continue;
-        const double above = std::max(0.0, static_cast<double>(biases[v]) - biases_[best]);
         const double product = static_cast<double>(products[v][best]) * units[v];
         const double length = kernels().sum_squares(residuals + v * features_, features_);
         const double centre = 2 * offsets_[best] - biases_[best] * biases_[best];
-        distances[v] = nearest_float(std::sqrt(std::max(0.0, (length - 2 * product) + centre) + above * above));
+        distances[v] = nearest_float(std::sqrt(std::max(0.0, (length - 2 * product) + centre)));
     }
 }
 
-void Cells::scores(const float* const* queries, size_t count, const float* radii, size_t begin, size_t end,
-                   int32_t* const* out) const {
+void Cells::scores(const float* const* queries, size_t count, const float* radii, const double* top_biases,
+                   size_t begin, size_t end, int32_t* const* out) const {
     thread_local std::vector<int16_t> whole;
     whole.resize(kScanTile * width_);
     const int16_t* vectors[kScanTile];
@@ -101,16 +100,21 @@ void Cells::scores(const float* const* queries, size_t count, const float* radii
     }
     kernels().cell_dots(centres_.data(), width_, begin, end, vectors, count, out);
     const double widest = *std::max_element(radii, radii + count_);
-    const double largest_bias = std::max(std::fabs(lowest_bias_), std::fabs(highest_bias_));
+    double largest_bias = 0;
+    for (size_t cell = 0; cell < count_; ++cell)
+        largest_bias = std::max({largest_bias, std::fabs(biases_[cell]), std::fabs(top_biases[cell])});
     for (size_t q = 0; q < count; ++q) {
-        // A class at distance r in a random direction is above its centre by about r |(x, 1)| / sqrt(features).
-        const double length = std::sqrt(kernels().sum_squares(queries[q], features_) + 1.0);
-        const double spread = length / std::sqrt(static_cast<double>(features_));
+        // A class at distance r in a random direction is above its centre by about r |x| / sqrt(features).
+        const double spread =
+            std::sqrt(kernels().sum_squares(queries[q], features_)) / std::sqrt(static_cast<double>(features_));
         const double unit = std::max(units[q], (largest_bias + spread * widest) / kMostExtra);
         if (unit < 1e-300) continue;  // nothing to add, or a file with an absurd scale
-        const double per_unit = 1 / unit;
+        const double per_unit = 1 / unit, shrink = units[q] / unit;
+        for (size_t cell = begin; shrink < 1 && cell < end; ++cell) out[q][cell] = rounded(out[q][cell] * shrink);
         for (size_t cell = begin; cell < end; ++cell)
-            out[q][cell] += rounded((biases_[cell] + spread * static_cast<double>(radii[cell])) * per_unit);
+            out[q][cell] += rounded(std::max(biases_[cell] + spread * static_cast<double>(radii[cell]),
+                                             top_biases[cell]) *
+                                    per_unit);
     }
 }
 

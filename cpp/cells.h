@@ -18,13 +18,12 @@ public:
     // centres [count][features], in units of `scale`; biases [count].
     void set(const int8_t* centres, const float* biases, double scale);
     // The cells of up to kScanTile classes: the centres nearest to (residual, bias); ties go to the lowest. A bias
-    // beyond those of all centres counts as the last of them. distances may be null; a bias below the centre's adds
-    // nothing to them, because no logit is larger for it.
+    // beyond those of all centres counts as the last of them. distances, of the rows alone, may be null.
     void nearest(const float* residuals, const float* biases, size_t count, uint16_t* out, float* distances) const;
     // What the cells begin..end promise up to kScanTile queries, in units that suit the query; out[q][cell].
-    // radii [count]: how far the farthest class of each cell is.
-    void scores(const float* const* queries, size_t count, const float* radii, size_t begin, size_t end,
-                int32_t* const* out) const;
+    // radii [count]: how far the farthest class of each cell is; top_biases [count]: the largest bias in each.
+    void scores(const float* const* queries, size_t count, const float* radii, const double* top_biases, size_t begin,
+                size_t end, int32_t* const* out) const;
 
 private:
     double levels(const float* x, int16_t* out) const;  // returns the unit they are in

@@ -62,7 +62,7 @@ private:
     // search_cells.cpp
     void by_cells();
     void choose_cells();
-    void best_cells(size_t q, size_t limit);
+    void best_cells(size_t q, SearchWorker& worker);
     void scan_cells(size_t first, size_t count, size_t split, size_t splits, SearchWorker& worker);
     template <class List>
     void scan_cell(size_t cell, ScanQuery* scans, size_t count, List full);

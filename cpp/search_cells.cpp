@@ -8,7 +8,6 @@
 namespace manyclass {
 namespace {
 
-constexpr size_t kCellRanks = 1024;
 static_assert(kQueryBlock <= 64);  // queries that ask for a cell are bits of a word
 constexpr size_t kLeadCells = 4;   // cells that a query scans first, to know how good a candidate must be
 
@@ -34,50 +33,43 @@ void Search::choose_cells() {
     const size_t tiles = (count_ + tile - 1) / tile, splits = tiles < plan_.threads ? plan_.threads : 1;
     cell_scores_.resize(kQueryBlock * total);
     cell_lists_.resize(kQueryBlock);
-    parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t) {
+    std::vector<double>& top_biases = scratch_.top_biases;
+    top_biases.resize(total);
+    for (size_t cell = 0; cell < total; ++cell) top_biases[cell] = index_.scan_->store.top_bias(cell);
+    parallel_for(tiles * splits, plan_.threads, [&](size_t task, size_t worker) {
         const size_t first = task / splits * tile, n = std::min(tile, count_ - first), split = task % splits;
         const float* queries[kScanTile];
         int32_t* out[kScanTile];
         for (size_t q = 0; q < n; ++q) queries[q] = query(first + q), out[q] = scores_of(first + q);
-        cells.scores(queries, n, index_.scan_->store.radii().data(), total * split / splits, total * (split + 1) / splits, out);
+        cells.scores(queries, n, index_.scan_->store.radii().data(), top_biases.data(), total * split / splits,
+                     total * (split + 1) / splits, out);
         if (splits == 1)
-            for (size_t q = first; q < first + n; ++q) best_cells(q, wanted(q, scan_kept()));
+            for (size_t q = first; q < first + n; ++q) best_cells(q, workers_[worker]);
     });
-    for (size_t q = 0; splits > 1 && q < count_; ++q) best_cells(q, wanted(q, scan_kept()));
+    for (size_t q = 0; splits > 1 && q < count_; ++q) best_cells(q, workers_[0]);
 }
 
-// The best `plan.cells` cells, and twice as many as long as they hold fewer than `limit` classes. Scores are sorted
-// into kCellRanks ranks; within the last one the lowest cells are taken.
-void Search::best_cells(size_t q, size_t limit) {
-    const size_t total = index_.cells_->count();
+// The best `plan.cells` cells, and twice as many as long as they hold fewer classes than are looked for; ties go to the
+// lowest.
+void Search::best_cells(size_t q, SearchWorker& worker) {
+    const size_t total = index_.cells_->count(), limit = wanted(q, scan_kept());
     const SketchBlocks& store = index_.scan_->store;
     const int32_t* scores = scores_of(q);
-    int32_t low = scores[0], high = scores[0];
-    for (size_t cell = 1; cell < total; ++cell) low = std::min(low, scores[cell]), high = std::max(high, scores[cell]);
-    const auto most = static_cast<uint32_t>(high);  // differences of 32-bit numbers fit 32 bits without a sign
-    const int shift = std::bit_width((most - static_cast<uint32_t>(low)) / kCellRanks);
-    const auto rank = [&](size_t cell) { return (most - static_cast<uint32_t>(scores[cell])) >> shift; };
-    uint32_t cells_at[kCellRanks] = {};
-    for (size_t cell = 0; cell < total; ++cell) ++cells_at[rank(cell)];
-    std::vector<uint32_t>& chosen = cell_lists_[q];
-    for (size_t wanted = std::min(plan_.cells, total);; wanted = std::min(2 * wanted, total)) {
-        size_t last = 0, before = 0, count = 0;
-        for (; before + cells_at[last] < wanted; ++last) before += cells_at[last];
-        chosen.resize(total);
-        for (size_t cell = 0, ties = wanted - before; cell < total; ++cell) {
-            const size_t at = rank(cell), tie = at == last && ties;
-            chosen[count] = static_cast<uint32_t>(cell);
-            count += (at < last) | tie;
-            ties -= tie;
-        }
-        chosen.resize(count);
+    BestList& best = worker.voted;
+    for (size_t count = std::min(plan_.cells, total);; count = std::min(2 * count, total)) {
+        best.start(count, total);
+        for (size_t cell = 0; cell < total; ++cell)
+            best.data()[cell] = best_first_key(scores[cell], static_cast<uint32_t>(cell));
+        best.count = total;
+        best.cut();
         size_t classes = 0;
-        for (size_t i = 0; i < count && classes < limit; ++i) classes += store.cell_size(chosen[i]);
+        for (size_t i = 0; i < count && classes < limit; ++i) classes += store.cell_size(key_id(best.begin()[i]));
         if (classes >= limit || count == total) break;
     }
-    size_t lead = 0, leading = cells_at[0];
-    while (leading < kLeadCells && lead + 1 < kCellRanks) leading += cells_at[++lead];
-    std::partition(chosen.begin(), chosen.end(), [&](uint32_t cell) { return rank(cell) <= lead; });
+    const auto lead = static_cast<ptrdiff_t>(std::min(kLeadCells, best.count));
+    std::partial_sort(best.data(), best.data() + lead, best.data() + best.count);
+    cell_lists_[q].resize(best.count);
+    std::transform(best.begin(), best.end(), cell_lists_[q].begin(), key_id);
 }
 
 template <class List>

@@ -34,6 +34,7 @@ struct SearchScratch {
     std::vector<std::vector<uint32_t>> excluded;  // what each query must not find, ascending
     std::vector<std::vector<float>> logits;
     std::vector<int32_t> cell_scores;               // [query][cell]
+    std::vector<double> top_biases;                 // of each cell
     std::vector<std::vector<uint32_t>> cell_lists;  // cells that each query scans, some of the best first
     std::vector<uint32_t> starts, next, pairs;      // candidates sorted by class
     std::vector<float> sums;

@@ -17,7 +17,7 @@ constexpr SketchWeights kNothing{0, kSunk};
 }  // namespace
 
 SketchBlocks::SketchBlocks(size_t bits, size_t cells)
-    : bits_(bits), block_bytes_(bits / 8 * kBlock + 2 * kBlock * sizeof(int16_t)), cells_(cells), radii_(cells) {}
+    : bits_(bits), block_bytes_(bits / 8 * kBlock + 2 * kBlock * sizeof(int16_t)), cells_(cells), radii_(cells), tops_(cells, kSunk) {}
 
 // Building
 
@@ -290,6 +290,7 @@ void SketchBlocks::count_in(size_t id) noexcept {
         outliers_.push_back(static_cast<uint32_t>(id));
     } else if (!cells_.empty()) {
         radii_[cell_of_[id]] = std::max(radii_[cell_of_[id]], distances_[id]);
+        tops_[cell_of_[id]] = std::max(tops_[cell_of_[id]], own.bias);
     } else {
         SketchWeights& most = bounds_[positions_[id] / (kBlock * kSpanBlocks)];
         most = {std::max(most.factor, own.factor), std::max(most.bias, own.bias)};
@@ -299,28 +300,33 @@ void SketchBlocks::count_in(size_t id) noexcept {
 void SketchBlocks::count_out(size_t id) noexcept {
     const Place place = places_[id];
     if (place == Place::hidden) return;
-    census_.take_away(weights(id), place == Place::outlier);
+    const SketchWeights own = weights(id);
+    census_.take_away(own, place == Place::outlier);
     if (place == Place::outlier) {
         *std::find(outliers_.begin(), outliers_.end(), static_cast<uint32_t>(id)) = outliers_.back();
         outliers_.pop_back();
-    } else if (!cells_.empty() && distances_[id] >= radii_[cell_of_[id]]) {
-        measure_radius_without(id);
+    } else if (!cells_.empty() && (distances_[id] >= radii_[cell_of_[id]] || own.bias >= tops_[cell_of_[id]])) {
+        measure_cell_without(id);
     }
 }
 
-void SketchBlocks::measure_radius_without(size_t id) noexcept {
+void SketchBlocks::measure_cell_without(size_t id) noexcept {
     const Cell& cell = cells_[cell_of_[id]];
     float farthest = 0;
+    int16_t top = kSunk;
     for (size_t i = 0; i < cell.size; ++i) {
         const uint32_t other = ids_[cell.blocks[i / kBlock] * kBlock + i % kBlock];
-        if (other != id) farthest = std::max(farthest, distances_[other]);
+        if (other == id) continue;
+        farthest = std::max(farthest, distances_[other]);
+        top = std::max(top, weights(other).bias);
     }
     radii_[cell_of_[id]] = farthest;
+    tops_[cell_of_[id]] = top;
 }
 
 size_t SketchBlocks::bytes() const {
     const size_t numbers = ids_.capacity() + positions_.capacity() + outliers_.capacity() + free_blocks_.capacity() +
-                           spare_lanes_.capacity() + factors_.capacity() + radii_.capacity() + distances_.capacity();
+                           spare_lanes_.capacity() + factors_.capacity() + radii_.capacity() + distances_.capacity() + tops_.capacity() / 2;
     size_t lists = numbers * 4 + places_.capacity() + cell_of_.capacity() * sizeof(uint16_t);
     for (const Cell& cell : cells_) lists += sizeof cell + cell.blocks.capacity() * sizeof(uint32_t);
     return data_.bytes() + lists;

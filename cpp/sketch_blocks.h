@@ -50,12 +50,13 @@ public:
     size_t bytes() const;
 
     // Cells: where a class belongs, the blocks that hold those the scan sees (all full but the last), how many they
-    // are, and how far the farthest is from the centre.
+    // are, how far the farthest is from the centre, and the largest bias.
     size_t cell_of(size_t id) const { return cell_of_[id]; }
     float distance(size_t id) const { return distances_[id]; }
     const std::vector<uint32_t>& cell_blocks(size_t cell) const { return cells_[cell].blocks; }
     size_t cell_size(size_t cell) const { return cells_[cell].size; }
     const std::vector<float>& radii() const { return radii_; }
+    double top_bias(size_t cell) const { return tops_[cell] * (scales_.bias / 32768); }
 
     // The scan.
     size_t blocks() const { return ids_.size() / kBlock; }
@@ -89,7 +90,7 @@ private:
     void write_weights(size_t lane, const SketchWeights& weights) noexcept;
     void count_in(size_t id) noexcept;
     void count_out(size_t id) noexcept;
-    void measure_radius_without(size_t id) noexcept;
+    void measure_cell_without(size_t id) noexcept;
 
     size_t bits_, block_bytes_, classes_ = 0;
     SketchScales scales_;
@@ -103,6 +104,7 @@ private:
     // With cells only.
     std::vector<Cell> cells_;
     std::vector<float> radii_, distances_;
+    std::vector<int16_t> tops_;  // the largest bias of each cell, as the scan has it
     std::vector<uint16_t> cell_of_;
     std::vector<uint32_t> free_blocks_, spare_lanes_;  // blocks of no cell; lanes for classes that the scan does not see
 };

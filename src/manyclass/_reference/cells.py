@@ -10,7 +10,6 @@ from manyclass._cell_centres import LEVELS, Centres, Doubles
 from manyclass._reference.vector_math import TINIEST, Floats, Ints, nearest_float, sum_squares
 
 CHUNK = 4096
-RANKS = 1024  # a query sorts its cells into so many: within one, the lowest come first
 MOST_EXTRA = 2.0**30  # leaves the sum of products the other half of 32 bits
 
 
@@ -48,41 +47,39 @@ def nearest(residuals: Floats, bias: Floats, centres: Centres) -> tuple[Ints, Do
     return found, dots
 
 
-def distance(residual: Floats, bias: np.float32, cell: int, dot: float, centres: Centres) -> np.float32:
-    """Return how far a class is from its centre; a bias below the centre's adds nothing, as no logit is larger for it.
-
-    It is |v - c|² = |v|² - 2 v·c + |c|² without the bias, and then what the bias adds.
-    """
+def distance(residual: Floats, cell: int, dot: float, centres: Centres) -> np.float32:
+    """Return how far a row is from its centre, the bias left out: |v - c|² = |v|² - 2 v·c + |c|²."""
     centre_bias = float(centres.biases[cell])
     squares = 2 * float(centres.offsets()[cell]) - centre_bias * centre_bias
-    above = max(0.0, float(bias) - centre_bias)
-    across = max(0.0, (sum_squares(residual) - 2 * dot) + squares)
-    return nearest_float(np.sqrt(across + above * above))[()]
+    return nearest_float(np.sqrt(max(0.0, (sum_squares(residual) - 2 * dot) + squares)))[()]
 
 
-def scores(query: Floats, centres: Centres, radii: Floats) -> Ints:
+def scores(query: Floats, centres: Centres, radii: Floats, top_biases: Doubles) -> Ints:
     """Return what each cell promises a query as whole numbers, (cells,), in a unit that suits the query.
 
-    It is the logit of the centre, and how far above it a class at the cell's edge is, in a typical direction.
+    It is the logit of the centre, and how far above it a class at the cell's edge is, in a typical direction, or the
+    one with the largest bias.
     """
     levels, units = whole_levels(query[None])
     dots: Ints = products(levels, centres)[0].astype(np.int64)
     wide = centres.biases.astype(np.float64)
-    spread = np.sqrt(sum_squares(query) + 1.0) / np.sqrt(float(len(query)))
-    reach = radii.astype(np.float64)
-    least = (np.abs(wide).max() + spread * reach.max()) / MOST_EXTRA
+    spread = np.sqrt(sum_squares(query)) / np.sqrt(float(len(query)))
+    reach = spread * radii.astype(np.float64)
+    least = (max(np.abs(wide).max(), np.abs(top_biases).max()) + reach.max()) / MOST_EXTRA
     unit = max(units[0] * centres.scale, least)
     if unit >= 1e-300:
-        dots += np.rint((wide + spread * reach) * (1 / unit)).astype(np.int64)
+        shrink = units[0] * centres.scale / unit
+        if shrink < 1:
+            dots = np.rint(dots * shrink).astype(np.int64)
+        dots += np.rint(np.maximum(wide + reach, top_biases) * (1 / unit)).astype(np.int64)
     return dots
 
 
-def chosen(query: Floats, centres: Centres, radii: Floats, sizes: Ints, wanted: int, limit: int) -> Ints:
+def chosen(
+    query: Floats, centres: Centres, radii: Floats, top_biases: Doubles, sizes: Ints, wanted: int, limit: int
+) -> Ints:
     """Return the best `wanted` cells; twice as many as long as they hold fewer than `limit` classes."""
-    merit = scores(query, centres, radii)
-    highest = int(merit.max())
-    shift = ((highest - int(merit.min())) // RANKS).bit_length()
-    order = np.argsort((highest - merit) >> shift, kind="stable")
+    order = np.argsort(-scores(query, centres, radii, top_biases), kind="stable")
     while sizes[order[:wanted]].sum() < limit and wanted < len(order):
         wanted *= 2
     return order[:wanted]

@@ -12,7 +12,7 @@ from manyclass._cell_centres import Centres
 from manyclass._reference import cells as partition
 from manyclass._reference.exact_logits import exact_logits, log_probabilities
 from manyclass._reference.probes import probe_order, read_probes
-from manyclass._reference.scan import Flags, ScanStore, choose_scales
+from manyclass._reference.scan import SUNK, Flags, ScanStore, choose_scales
 from manyclass._reference.sketch import SketchRecords, resized
 from manyclass._reference.vector_math import Floats, Ints, norm
 from manyclass._reference.votes import best_by_score, count_votes, rescored
@@ -122,7 +122,7 @@ class Index:
             residual = row - self.scan.centre
             (cell,), (dot,) = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)
             self.cell_of[i] = cell
-            self.distances[i] = partition.distance(residual, self._bias[i], int(cell), float(dot), self.centres)
+            self.distances[i] = partition.distance(residual, int(cell), float(dot), self.centres)
 
     def finish_build(self, threads: int) -> None:
         if self.scan:
@@ -307,7 +307,10 @@ class Index:
         assert self.scan is not None
         inside = visible & ~self.scan.outside(self._bias)
         sizes = np.bincount(self.cell_of[inside], minlength=self.cells)
-        looked_at = partition.chosen(query, self.centres, self.cell_radii(), sizes, cells, limit)
+        highest = np.full(self.cells, SUNK, np.int64)
+        np.maximum.at(highest, self.cell_of[inside], self.scan.weights(self._bias)[1][inside])
+        tops = highest * (self.scan.scales[1] / 32768)
+        looked_at = partition.chosen(query, self.centres, self.cell_radii(), tops, sizes, cells, limit)
         return np.flatnonzero(visible & (~inside | np.isin(self.cell_of, looked_at)))
 
     def _hits(self, query: Floats, keep: int, probes: int) -> tuple[Ints, Ints]:
