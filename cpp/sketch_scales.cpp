@@ -9,7 +9,7 @@
 namespace manyclass {
 namespace {
 
-constexpr double kSlack = 4;  // scales reach so far beyond the largest value that is no outlier
+constexpr double kSlack = 2;  // scales reach so far beyond the largest value that is no outlier
 
 // How many classes may be outside.
 size_t allowed(size_t classes) {
@@ -28,9 +28,10 @@ double scale_above(double magnitude) {
     return magnitude > 0 ? std::ldexp(1.0, exponent) : 0;
 }
 
-float largest_but(std::vector<float>& values, size_t rank) {
+template <class Before>
+double first_but(std::vector<float>& values, size_t rank, Before before) {
     const auto at = values.begin() + static_cast<std::ptrdiff_t>(rank);
-    std::nth_element(values.begin(), at, values.end(), std::greater<>());
+    std::nth_element(values.begin(), at, values.end(), before);
     return *at;
 }
 
@@ -53,11 +54,13 @@ SketchScales choose_scales(std::vector<float>& factors, std::vector<float>& bias
     if (factors.empty()) return {};
     const size_t rank = rank_of(factors.size());
     const double longest = *std::max_element(factors.begin(), factors.end());
-    const double factor = scale_above(std::min(longest, kSlack * largest_but(factors, rank)));
+    const double factor = scale_above(std::min(longest, kSlack * first_but(factors, rank, std::greater<>())));
     double largest = 0;
     for (const float bias : biases) largest = std::max(largest, std::fabs(static_cast<double>(bias)));
-    const double high = std::fabs(static_cast<double>(largest_but(biases, rank)));
-    return {factor, scale_above(std::min(largest, std::max(kSlack * high, bias_that_matters(factor, bits))))};
+    const double high = kSlack * std::fabs(first_but(biases, rank, std::greater<>()));
+    const double low = std::min(kSlack * std::fabs(first_but(biases, rank, std::less<>())),
+                                bias_that_matters(factor, bits));
+    return {factor, scale_above(std::min(largest, std::max(high, low)))};
 }
 
 void SketchCensus::change(const SketchWeights& weights, bool outlier, size_t step) {
@@ -65,7 +68,7 @@ void SketchCensus::change(const SketchWeights& weights, bool outlier, size_t ste
     if (outlier) outliers += step;
     if (weights.factor > 32768 / 64) large += step;
     if (weights.bias > 32768 / 32) high += step;
-    if (weights.bias > -32768 / 32) not_low += step;
+    if (weights.bias < -32768 / 32) low += step;
     if (weights.bias == kSunk) sunk += step;
 }
 
@@ -73,7 +76,7 @@ bool SketchCensus::suits(const SketchScales& scales, size_t bits) const {
     const size_t rank = rank_of(visible), many = 2 * allowed(visible);
     const double matters = bias_that_matters(scales.factor, bits);
     const bool factors_fell = scales.factor > 0 && large <= rank;
-    const bool biases_fell = scales.bias > 8 * matters && high <= rank && not_low > rank;
+    const bool biases_fell = scales.bias > 0 && high <= rank && low <= rank;
     const bool biases_sank = sunk && (visible - sunk <= rank || (sunk > many && scales.bias < matters));
     return !visible || !(outliers > many || factors_fell || biases_fell || biases_sank);
 }

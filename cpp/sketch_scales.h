@@ -31,9 +31,9 @@ SketchScales choose_scales(std::vector<float>& factors, std::vector<float>& bias
 // What must be known of all visible classes to tell whether their scales still suit them.
 struct SketchCensus {
     size_t visible = 0, outliers = 0;
-    size_t large = 0;    // factors above 1/64 of the scale
-    size_t high = 0;     // biases above 1/32 of the scale
-    size_t not_low = 0;  // biases above -1/32 of the scale
+    size_t large = 0;  // factors above 1/64 of the scale
+    size_t high = 0;   // biases above 1/32 of the scale
+    size_t low = 0;    // biases below -1/32 of the scale
     size_t sunk = 0;
 
     void add(const SketchWeights& weights, bool outlier) { change(weights, outlier, 1); }

@@ -176,7 +176,7 @@ def _always_rule(state: IndexState, arrays: Arrays, always: npt.NDArray[np.int64
         reach = state.core.norms()[always].astype(np.float64) * scale + state.core.bias()[always]
         return scale, float(reach.min(initial=np.finfo(np.float64).max))
     scale, floor = _array(arrays, "always_rule", np.float64, (2,)).tolist()
-    if not (0 <= scale < np.inf and floor < np.inf):
+    if not (0 <= scale < np.inf and not np.isnan(floor)):
         raise ValueError("impossible rule for always-candidates")
     return scale, floor
 

@@ -11,7 +11,7 @@ from manyclass._reference.sketch import QUERY_LEVELS, SketchRecords, guesses, qu
 from manyclass._reference.vector_math import Doubles, Floats, Ints, nearest_float
 from manyclass._reference.votes import best_by_score
 
-SLACK = 4  # scales reach so far beyond the largest value that is no outlier
+SLACK = 2  # scales reach so far beyond the largest value that is no outlier
 SUNK = -32768  # stands for a bias below -scale
 MOST_SCORE = 32766  # beyond the 16-bit range there is no order
 EDGE = 65_536  # wide scores are whole numbers below this, and follow the bits of the float beyond
@@ -51,10 +51,11 @@ def choose_scales(factors: Floats, biases: Floats, bits: int) -> tuple[float, fl
     if not len(factors):
         return 0.0, 0.0
     rank = rank_of(len(factors))
-    longest, high = float(np.sort(factors)[::-1][rank]), abs(float(np.sort(biases)[::-1][rank]))
-    factor = scale_above(min(float(factors.max()), SLACK * longest))
+    ordered, long = np.sort(biases), float(np.sort(factors)[::-1][rank])
+    factor = scale_above(min(float(factors.max()), SLACK * long))
+    high, low = SLACK * abs(float(ordered[::-1][rank])), SLACK * abs(float(ordered[rank]))
     largest = float(np.abs(biases).max())
-    return factor, scale_above(min(largest, max(SLACK * high, bias_that_matters(factor, bits))))
+    return factor, scale_above(min(largest, max(high, min(low, bias_that_matters(factor, bits)))))
 
 
 def sketch_gain(bits: int) -> int:
@@ -130,9 +131,9 @@ class ScanStore(SketchRecords):
         factors, biases = (weights[visible] for weights in self.weights(bias))
         rank, many, matters = rank_of(count), 2 * allowed(count), bias_that_matters(self.scales[0], self.bits)
         sunk = int((biases == SUNK).sum())
-        high, not_low = (biases > 1024).sum(), (biases > -1024).sum()
+        high, low = (biases > 1024).sum(), (biases < -1024).sum()
         factors_fell = self.scales[0] > 0 and (factors > 512).sum() <= rank
-        biases_fell = self.scales[1] > 8 * matters and high <= rank and not_low > rank
+        biases_fell = self.scales[1] > 0 and high <= rank and low <= rank
         biases_sank = sunk > 0 and (count - sunk <= rank or (sunk > many and self.scales[1] < matters))
         outliers = (self.outside(bias) & visible).sum()
         return not count or not (outliers > many or factors_fell or biases_fell or biases_sank)
