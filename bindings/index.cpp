@@ -348,9 +348,15 @@ void bind_index(nb::module_& m) {
              nb::arg("threads"))
         .def("append", &BoundIndex::append, nb::arg("count"), nb::arg("bias").none(), nb::arg("threads"))
         .def("remove", &BoundIndex::remove)
-        .def("set_always", [](BoundIndex& self, In<int64_t, 1> ids, double scale,
-                              double floor) { self.index->set_always(self.checked_ids(ids), scale, floor); })
-        .def("always", [](BoundIndex& self) { return copied(self.index->always()); })
+        .def("set_always", [](BoundIndex& self, In<int64_t, 1> ids, size_t wanted, double scale,
+                              double floor) { self.index->set_always(self.checked_ids(ids), wanted, scale, floor); })
+        .def("always", [](BoundIndex& self) { return copied(self.index->always().ids()); })
+        .def("always_known", [](BoundIndex& self) { return copied(self.index->always().known()); })
+        .def("always_rule",
+             [](BoundIndex& self) {
+                 const AlwaysCandidates always = self.index->always();
+                 return nb::make_tuple(always.scale, always.floor);
+             })
         .def("set_vote_weights",
              [](BoundIndex& self, In<float, 1> weights) {
                  require(weights.size() > 0, "vote weights");

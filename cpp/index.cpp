@@ -136,12 +136,12 @@ void Index::finish_build(size_t threads) {
 void Index::replace(size_t id, const Encoded& entry, float bias, const void* new_row) {
     const bool hidden = removed(id) || masks(bias);
     if (scan_) scan_->store.prepare(entry.cell);
-    if (always_.size() == always_.capacity()) always_.reserve(2 * always_.size() + 8);
+    always_.prepare();
     if (codes_) move_in_tables(id, entry, hidden);
     if (new_row) std::memcpy(const_cast<void*>(rows_.row(id)), new_row, rows_.row_bytes());
     bias_[id] = bias;
     norms_[id] = entry.norm;
-    keep_among_always(id);
+    always_.update(static_cast<uint32_t>(id), reach(id), hidden);
     if (scan_) scan_->store.set(id, entry.scan, bias, hidden, entry.cell, entry.distance);
     if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, bias);
 }
@@ -167,18 +167,9 @@ void Index::move_in_tables(size_t id, const Encoded& entry, bool hidden) {
     }
 }
 
-void Index::keep_among_always(size_t id) noexcept {
-    const auto number = static_cast<uint32_t>(id);
-    const auto at = std::lower_bound(always_.begin(), always_.end(), number);
-    const bool is_in = at != always_.end() && *at == number;
-    const double reach = static_cast<double>(norms_[id]) * always_scale_ + bias_[id];
-    const bool belongs = !hidden(id) && (is_in ? reach >= always_floor_ : reach > always_floor_);
-    if (is_in && !belongs) always_.erase(at);
-    if (!is_in && belongs) always_.insert(at, number);
-}
-
-// Chooses new scales for the scan once the old ones no longer suit its classes.
+// Ends a change: chooses new scales for the scan once the old ones no longer suit its classes.
 void Index::settle() {
+    always_.settle();
     if (scan_ && !scan_->store.suited()) scan_->store.arrange(bias_.data(), hidden_classes());
 }
 
@@ -255,7 +246,7 @@ void Index::shrink_to(size_t count) noexcept {
         for (size_t band = 0; band < codes_->bands(); ++band)
             if (const uint32_t code = codes_->get(id, band); code != kAbsent)
                 tables_->remove(band, code, static_cast<uint32_t>(id));
-    std::erase_if(always_, [&](uint32_t id) { return id >= count; });
+    always_.forget_from(static_cast<uint32_t>(count));
     classes_ = count;
     bias_.resize(count);
     norms_.resize(count);
@@ -278,17 +269,19 @@ void Index::remove(std::span<const int64_t> ids) {
             codes_->set(id, band, kAbsent);
         }
         if (scan_) scan_->store.hide(id);
+        always_.update(static_cast<uint32_t>(id), 0, true);
     }
-    std::erase_if(always_, [&](uint32_t id) { return removed_[id] != 0; });
     settle();
 }
 
-void Index::set_always(std::span<const int64_t> ids, double scale, double floor) {
+void Index::set_always(std::span<const int64_t> ids, size_t wanted, double scale, double floor) {
     IndexLock::Writing writing(lock_);
-    always_.clear();
+    always_.scale = scale, always_.floor = floor;
+    std::vector<AlwaysCandidates::Entry> known;
     for (const int64_t id : ids)
-        if (!hidden(static_cast<size_t>(id))) always_.push_back(static_cast<uint32_t>(id));
-    always_scale_ = scale, always_floor_ = floor;
+        if (!hidden(static_cast<size_t>(id)))
+            known.push_back({reach(static_cast<size_t>(id)), static_cast<uint32_t>(id)});
+    always_.choose(std::move(known), wanted);
 }
 
 void Index::nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads,

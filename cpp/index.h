@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "always_candidates.h"
 #include "band_tables.h"
 #include "cells.h"
 #include "code_store.h"
@@ -97,10 +98,10 @@ public:
     void append(size_t count, const float* bias, size_t threads);
     void remove(std::span<const int64_t> ids);
 
-    // Classes that join whatever the tables found. From then on a class enters that reaches, as |w| * scale + bias,
-    // more than `floor`, and leaves when it no longer reaches it.
-    void set_always(std::span<const int64_t> ids, double scale, double floor);
-    std::vector<uint32_t> always() const;
+    // Classes that join whatever the tables found: the `wanted` best of all that reach, as |w| * scale + bias, more
+    // than `floor`.
+    void set_always(std::span<const int64_t> ids, size_t wanted, double scale, double floor);
+    AlwaysCandidates always() const;
     void set_vote_weights(std::span<const float> weights) { vote_weights_.assign(weights.begin(), weights.end()); }
 
     SearchStatus search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);
@@ -152,7 +153,7 @@ private:
                       const std::function<float(size_t)>& bias) const;
     void replace(size_t id, const Encoded& entry, float bias, const void* new_row);
     void move_in_tables(size_t id, const Encoded& entry, bool hidden);
-    void keep_among_always(size_t id) noexcept;
+    double reach(size_t id) const { return static_cast<double>(norms_[id]) * always_.scale + bias_[id]; }
     void grow_to(size_t count);
     void shrink_to(size_t count) noexcept;
     void settle();
@@ -168,8 +169,7 @@ private:
     std::optional<Cells> cells_;
     std::vector<float> bias_, norms_;
     std::vector<uint8_t> removed_;  // empty until a class is removed
-    std::vector<uint32_t> always_;  // ascending
-    double always_scale_ = 0, always_floor_ = std::numeric_limits<double>::infinity();
+    AlwaysCandidates always_;
     std::vector<float> vote_weights_;
     mutable IndexLock lock_;
     std::array<std::atomic<SearchScratch*>, 4> idle_{};  // no mutex: a forked child could inherit it locked

@@ -73,7 +73,7 @@ std::vector<uint32_t> Index::outliers() const {
     return ids;
 }
 
-std::vector<uint32_t> Index::always() const {
+AlwaysCandidates Index::always() const {
     IndexLock::Reading reading(lock_);
     return always_;
 }

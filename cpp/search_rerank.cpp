@@ -44,7 +44,7 @@ void Search::rescore(size_t q, BestList& list, SearchWorker& worker) {
     std::vector<uint64_t>& ranked = worker.ranked;
     ranked.assign(worker.voted.begin(), worker.voted.end());
     const auto by_id = [](uint64_t key, uint32_t id) { return key_id(key) < id; };
-    for (const uint32_t id : index_.always_) {
+    for (const uint32_t id : index_.always_.ids()) {
         const uint64_t* at = std::lower_bound(worker.voted.begin(), worker.voted.end(), id, by_id);
         if (at == worker.voted.end() || key_id(*at) != id) ranked.push_back(best_first_key(0, id));
     }

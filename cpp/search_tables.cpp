@@ -20,8 +20,9 @@ void Search::by_tables(size_t q, size_t split, size_t splits, BestList& list, Se
         count_votes(worker);
     }
     if (index_.sketch_) {
+        const std::vector<uint32_t>& always = index_.always_.ids();
         for (const uint64_t key : worker.voted) worker.hits.push_back(key_id(key));
-        if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
+        if (split == 0) worker.hits.insert(worker.hits.end(), always.begin(), always.end());
         drop_repeats(worker);
         return score_by_sketch(q, worker.hits, list, worker);
     }

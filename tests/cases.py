@@ -124,7 +124,7 @@ def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options:
     if index.config.cells:
         kept |= dict(zip(("cells", "distances"), exported_cells(index), strict=True))
         kept["cell radii"] = index.state.core.cell_radii()
-    kept["always"] = index.state.always
+    kept |= {"always": index.state.always, "always known": index.state.core.always_known()}
     return kept
 
 

@@ -66,7 +66,7 @@ def index_arrays(index: "ClassIndex") -> Arrays:
         arrays |= {"cells": cells, "cell_distances": distances}
         arrays |= {"cell_centres": state.centres.levels, "cell_biases": state.centres.biases}
     if config.always:
-        arrays |= {"always": state.always, "always_rule": np.array(state.always_rule, np.float64)}
+        arrays |= {"always": core.always_known().astype(np.int64), "always_rule": np.array(core.always_rule())}
     if config.rescore:
         arrays["vote_weights"] = state.vote_weights
     if index.names is not None:

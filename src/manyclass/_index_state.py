@@ -26,8 +26,8 @@ class IndexState:
     """The state of one index. Not checked and not locked: `ClassIndex` does both.
 
     core: the native index or its NumPy twin; see `_reference.Index` for its methods.
-    rows: what the core looks at. always_rule: scale and floor that tell which ids are looked at for every query.
-    vote_weights: f(votes), a guess at the cosine. centres: of the cells, where there are any.
+    rows: what the core looks at. vote_weights: f(votes), a guess at the cosine. centres: of the cells, where there are
+    any.
     """
 
     def __init__(self, config: HashConfig, features: int) -> None:
@@ -36,7 +36,6 @@ class IndexState:
         self.config = config
         self.features = features
         self.rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
-        self.always_rule: tuple[float, float] = (0.0, np.inf)
         self.vote_weights: Floats = np.zeros(1, np.float32)
         self.centres: Centres | None = None
         self.core = core().Index(
@@ -98,14 +97,13 @@ class IndexState:
         return ids
 
     def settle(self) -> None:
-        """Choose the always-candidates anew once there are half or twice as many as there should be."""
-        wanted, count = self.config.always, len(self.core.always())
-        if wanted and self.classes and not wanted <= 2 * count <= 4 * wanted:
+        """Choose the always-candidates anew where the core no longer knows as many as there should be."""
+        wanted = self.config.always
+        if wanted and len(self.core.always()) < wanted and self.core.always_rule()[1] > -np.inf:
             self.set_always(*likeliest_by_norm_and_bias(self))
 
     def set_always(self, ids: Ids, scale: float, floor: float) -> None:
-        self.always_rule = scale, floor
-        self.core.set_always(check_ids("always", ids, self.classes), scale, floor)
+        self.core.set_always(check_ids("always", ids, self.classes), self.config.always, scale, floor)
 
     def set_vote_weights(self, weights: Floats) -> None:
         self.vote_weights = weights
@@ -138,9 +136,9 @@ def mean_row(rows: npt.NDArray[Any]) -> Floats:
 
 
 def likeliest_by_norm_and_bias(state: IndexState) -> tuple[Ids, float, float]:
-    """Return the `always` classes that reach the largest logits whatever the query, ascending.
+    """Return the classes that reach the largest logits whatever the query, ascending: twice as many as are wanted.
 
-    With them come the scale and the floor of the rule by which classes join and leave them: |w| · scale + bias.
+    With them come the scale by which reach is measured, |w| · scale + bias, and the least reach among them.
     """
     norms, bias, removed = state.core.norms().astype(np.float64), state.core.bias(), state.core.removed()
     visible = np.flatnonzero((bias != -np.inf) & (removed == 0 if len(removed) else True))
@@ -149,8 +147,8 @@ def likeliest_by_norm_and_bias(state: IndexState) -> tuple[Ids, float, float]:
     # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
     scale = float(np.median(norms[visible])) * 4 / float(np.sqrt(state.features))
     reach = norms[visible] * scale + bias[visible]
-    best = np.argsort(-reach, kind="stable")[: state.config.always]
-    floor = float(reach[best[-1]]) if len(best) == state.config.always else -np.inf
+    best = np.argsort(-reach, kind="stable")[: 2 * state.config.always]
+    floor = float(reach[best[-1]]) if len(best) == 2 * state.config.always else -np.inf
     return np.sort(visible[best]).astype(np.int64), scale, floor
 
 

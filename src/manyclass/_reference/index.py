@@ -67,8 +67,8 @@ class Index:
             self.code_bits = offsets.shape[2].bit_length() - 1
         self._bias = self._norms = np.zeros(0, np.float32)
         self._removed = np.zeros(0, np.uint8)
-        self._always: Ints = np.zeros(0, np.int64)
-        self._always_rule = 0.0, np.inf
+        self._always: dict[int, float] = {}  # more than are wanted, so that the next ones are known: id and reach
+        self._always_wanted, self._always_rule = 0, (0.0, np.inf)
         self.vote_weights: Floats = np.zeros(1, np.float32)
         self.cells, self.cell_of, self.distances = cells, np.zeros(0, np.int64), np.zeros(0, np.float32)
         self.classes = 0
@@ -154,10 +154,19 @@ class Index:
         """Encode a class anew, and see whether it belongs to those that are always looked at."""
         self._encode(i, self._row(self.rows[i]))
         scale, floor = self._always_rule
-        reach = float(self._norms[i]) * scale + float(self._bias[i])
-        belongs = self._visible()[i] and (reach > floor or (reach == floor and i in self._always))
-        without = self._always[self._always != i]
-        self._always = np.sort(np.append(without, i)) if belongs else without
+        was_known = self._always.pop(i, None) is not None
+        reach = self._reach(i)
+        if self._visible()[i] and (reach > floor or (was_known and reach == floor)):
+            self._always[i] = reach
+        if len(self._always) > 4 * self._always_wanted:
+            self._always = dict(self._by_reach()[: 2 * self._always_wanted])
+            self._always_rule = scale, min(self._always.values())
+
+    def _reach(self, i: int) -> float:
+        return float(self._norms[i]) * self._always_rule[0] + float(self._bias[i])
+
+    def _by_reach(self) -> list[tuple[int, float]]:
+        return sorted(self._always.items(), key=lambda known: (-known[1], known[0]))
 
     def _settle(self) -> None:
         if self.scan:
@@ -190,19 +199,25 @@ class Index:
         self._removed[ids] = 1
         if self.elements is not None:
             self.table[ids] = ABSENT
-        self._always = self._always[self._removed[self._always] == 0]
+        self._always = {i: reach for i, reach in self._always.items() if not self._removed[i]}
         self._settle()
 
-    def set_always(self, ids: Ints, scale: float, floor: float) -> None:
-        """Set the classes that join whatever the tables found.
+    def set_always(self, ids: Ints, wanted: int, scale: float, floor: float) -> None:
+        """Set the classes that join whatever the tables found: the `wanted` best by |w| · scale + bias.
 
-        From then on a class enters that reaches, as |w| · scale + bias, more than `floor`, and leaves when it no longer
-        reaches it.
+        ids: all classes that reach more than `floor`. Later ones enter, others leave; too many raise the floor.
         """
-        self._always, self._always_rule = ids[self._visible()[ids]], (scale, floor)
+        self._always_wanted, self._always_rule = wanted, (scale, floor)
+        self._always = {int(i): self._reach(i) for i in ids[self._visible()[ids]]}
 
     def always(self) -> npt.NDArray[np.uint32]:
-        return self._always.astype(np.uint32)
+        return np.sort([i for i, _ in self._by_reach()[: self._always_wanted]]).astype(np.uint32)
+
+    def always_known(self) -> npt.NDArray[np.uint32]:
+        return np.sort(list(self._always)).astype(np.uint32)
+
+    def always_rule(self) -> tuple[float, float]:
+        return self._always_rule
 
     def set_vote_weights(self, weights: Floats) -> None:
         self.vote_weights = weights
@@ -287,10 +302,10 @@ class Index:
             return kept(np.flatnonzero(self._visible()), self.classes)
         hits, votes = self._hits(query, keep + more, probes)
         if self.sketch:
-            hits = np.unique(np.concatenate([hits, self._always]))
+            hits = np.union1d(hits, self.always()).astype(np.int64)
             return kept(self.sketch.best(query, hits, self._bias, candidates + more), candidates)
         if self.rescore:
-            extra = np.setdiff1d(self._always, hits)
+            extra = np.setdiff1d(self.always(), hits).astype(np.int64)
             hits, votes = (
                 np.concatenate([hits, extra]),
                 np.concatenate([votes, np.zeros(len(extra), np.int64)]),
