@@ -233,8 +233,7 @@ public:
     }
 
     void import_scan(In<uint8_t, 2> codes, In<float, 1> factors, double factor_scale, double bias_scale,
-                     In<float, 1> centre, std::optional<In<uint16_t, 1>> cells,
-                     std::optional<In<float, 1>> distances) {
+                     In<float, 1> centre, std::optional<In<uint16_t, 1>> cells, std::optional<In<float, 1>> distances) {
         const size_t count = index->classes();
         check_sketch(index->scanner(), codes, factors, count);
         require(centre.size() == features_, "centre");
@@ -311,9 +310,9 @@ public:
 private:
     template <class Codes, class Factors>
     static void check_sketch(const Sketcher* sketcher, const Codes& codes, const Factors& factors, size_t count) {
-        require(sketcher && codes.shape(0) == count && codes.shape(1) == sketcher->code_bytes() &&
-                    factors.size() == count,
-                "sketch arrays");
+        require(
+            sketcher && codes.shape(0) == count && codes.shape(1) == sketcher->code_bytes() && factors.size() == count,
+            "sketch arrays");
     }
     // Tells the plan what each query must not find; returns the array that it points to.
     std::vector<int64_t> exclude(const std::optional<In<int64_t, 2>>& excluded, size_t queries,

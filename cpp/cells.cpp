@@ -112,9 +112,8 @@ void Cells::scores(const float* const* queries, size_t count, const float* radii
         const double per_unit = 1 / unit, shrink = units[q] / unit;
         for (size_t cell = begin; shrink < 1 && cell < end; ++cell) out[q][cell] = rounded(out[q][cell] * shrink);
         for (size_t cell = begin; cell < end; ++cell)
-            out[q][cell] += rounded(std::max(biases_[cell] + spread * static_cast<double>(radii[cell]),
-                                             top_biases[cell]) *
-                                    per_unit);
+            out[q][cell] += rounded(
+                std::max(biases_[cell] + spread * static_cast<double>(radii[cell]), top_biases[cell]) * per_unit);
     }
 }
 

@@ -215,8 +215,7 @@ void Index::append(size_t count, const float* bias, size_t threads) {
         for (size_t begin = 0; begin < count; begin += kRefreshSlice) {
             const size_t n = std::min(kRefreshSlice, count - begin), start = first + begin;
             const auto new_bias = [&](size_t i) { return bias ? bias[begin + i] : 0.0f; };
-            encode_slice(
-                {entries.data(), n}, threads, [&](size_t i) { return rows_.row(start + i); }, new_bias);
+            encode_slice({entries.data(), n}, threads, [&](size_t i) { return rows_.row(start + i); }, new_bias);
             IndexLock::Writing writing(lock_);
             grow_to(start + n);
             for (size_t i = 0; i < n; ++i) replace(start + i, entries[i], new_bias(i), nullptr);

@@ -31,10 +31,10 @@ struct RowRule;  // row_update.h
 
 constexpr uint32_t kNoClass = 0xffffffffu;
 constexpr float kTiniest = 1e-34f;  // a vector below that counts as zero: what scales it to levels could overflow
-constexpr size_t kBlock = 32;     // classes per block of the flat sketch
-constexpr int kQueryLevels = 7;   // a query coordinate is an integer in [-7, 7]
-constexpr size_t kScanTile = 4;   // queries that may share one pass over the codes
-constexpr int kCellLevels = 127;  // a coordinate is an integer in [-127, 127] where cells are chosen
+constexpr size_t kBlock = 32;       // classes per block of the flat sketch
+constexpr int kQueryLevels = 7;     // a query coordinate is an integer in [-7, 7]
+constexpr size_t kScanTile = 4;     // queries that may share one pass over the codes
+constexpr int kCellLevels = 127;    // a coordinate is an integer in [-127, 127] where cells are chosen
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
 struct ScanQuery {

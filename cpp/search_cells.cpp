@@ -123,8 +123,7 @@ void Search::scan_cells(size_t first, size_t count, size_t split, size_t splits,
             });
             for (size_t q = 0; q < n; ++q) worker.scans[from[q]] = scans[q];
         }
-    for (size_t q = 0; q < count; ++q)
-        cut(lists_[(first + q) * splits + split], worker.scans[q], worker.scanned[q]);
+    for (size_t q = 0; q < count; ++q) cut(lists_[(first + q) * splits + split], worker.scans[q], worker.scanned[q]);
 }
 
 }  // namespace manyclass

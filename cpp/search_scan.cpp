@@ -42,8 +42,8 @@ void Search::scan(size_t first, size_t count, size_t split, size_t splits, Searc
         index_.scan_->sketcher.encode_query(query(first + q), store.scales(), scanned);
         lists[q] = &lists_[(first + q) * splits + split];
         lists[q]->start(limit, std::max<size_t>(2 * kBlock, kSampleRoom) + outliers);
-        scans[q] = {scanned.tables.data(), scanned.alpha, scanned.beta, -32768,
-                    lists[q]->data(),      0,             lists[q]->capacity()};
+        scans[q] = {scanned.tables.data(), scanned.alpha, scanned.beta, -32768, lists[q]->data(), 0,
+                    lists[q]->capacity()};
     }
     guess_floors(scans, lists, count, most, worker);
     const auto pass = [&] {

@@ -29,8 +29,8 @@ struct SearchWorker {
 
 struct SearchScratch {
     std::vector<SearchWorker> workers;
-    std::vector<BestList> lists;             // what each (query, share of the classes) found
-    std::vector<std::vector<uint32_t>> ids;  // candidates of each query
+    std::vector<BestList> lists;                  // what each (query, share of the classes) found
+    std::vector<std::vector<uint32_t>> ids;       // candidates of each query
     std::vector<std::vector<uint32_t>> excluded;  // what each query must not find, ascending
     std::vector<std::vector<float>> logits;
     std::vector<int32_t> cell_scores;               // [query][cell]

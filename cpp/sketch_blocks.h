@@ -106,7 +106,8 @@ private:
     std::vector<float> radii_, distances_;
     std::vector<int16_t> tops_;  // the largest bias of each cell, as the scan has it
     std::vector<uint16_t> cell_of_;
-    std::vector<uint32_t> free_blocks_, spare_lanes_;  // blocks of no cell; lanes for classes that the scan does not see
+    std::vector<uint32_t> free_blocks_,
+        spare_lanes_;  // blocks of no cell; lanes for classes that the scan does not see
 };
 
 }  // namespace manyclass

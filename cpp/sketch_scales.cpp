@@ -44,10 +44,10 @@ double bias_that_matters(double factor_scale, size_t bits) {
 }  // namespace
 
 SketchWeights to_weights(const SketchScales& scales, float factor, float bias) {
-    return {scales.factor > 0 ? to_q15(factor / scales.factor) : int16_t{0},
-            bias < -scales.bias ? kSunk
-            : scales.bias > 0   ? to_q15(bias / scales.bias)
-                                : int16_t{0}};
+    return {scales.factor > 0 ? to_q15(factor / scales.factor) : int16_t{0}, bias < -scales.bias ? kSunk
+                                                                             : scales.bias > 0
+                                                                                 ? to_q15(bias / scales.bias)
+                                                                                 : int16_t{0}};
 }
 
 SketchScales choose_scales(std::vector<float>& factors, std::vector<float>& biases, size_t bits) {
@@ -58,8 +58,8 @@ SketchScales choose_scales(std::vector<float>& factors, std::vector<float>& bias
     double largest = 0;
     for (const float bias : biases) largest = std::max(largest, std::fabs(static_cast<double>(bias)));
     const double high = kSlack * std::fabs(first_but(biases, rank, std::greater<>()));
-    const double low = std::min(kSlack * std::fabs(first_but(biases, rank, std::less<>())),
-                                bias_that_matters(factor, bits));
+    const double low =
+        std::min(kSlack * std::fabs(first_but(biases, rank, std::less<>())), bias_that_matters(factor, bits));
     return {factor, scale_above(std::min(largest, std::max(high, low)))};
 }
 

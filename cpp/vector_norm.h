@@ -9,8 +9,7 @@ namespace manyclass {
 
 inline float vector_norm(const float* x, size_t n) {
     const double norm = std::sqrt(kernels().sum_squares(x, n));
-    return norm > std::numeric_limits<float>::max() ? std::numeric_limits<float>::infinity()
-                                                    : static_cast<float>(norm);
+    return norm > std::numeric_limits<float>::max() ? std::numeric_limits<float>::infinity() : static_cast<float>(norm);
 }
 
 }  // namespace manyclass

@@ -78,7 +78,8 @@ def test_products_are_exact_at_their_largest(features: int, simd: None) -> None:
     query = np.ones(features, np.float32)
     expected = 127 * (levels.astype(np.int64) @ np.ones(features, np.int64))
     np.testing.assert_array_equal(
-        _cells.scores(query, Centres(levels, np.zeros(3, np.float32), 1.0), np.zeros(3, np.float32), np.zeros(3)), expected
+        _cells.scores(query, Centres(levels, np.zeros(3, np.float32), 1.0), np.zeros(3, np.float32), np.zeros(3)),
+        expected,
     )
     for name in _native.available_simd():
         _native.use_simd(name)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._validation import check_count, check_finite, check_biases, check_ids, check_rows, check_vectors
+from manyclass._validation import check_biases, check_count, check_finite, check_ids, check_rows, check_vectors
 from manyclass.config import CLASSES_PER_CELL, EXACT_CLASSES, MAX_CELLS, HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import ClassIndex

@@ -51,7 +51,7 @@ def distance(residual: Floats, cell: int, dot: float, centres: Centres) -> np.fl
     """Return how far a row is from its centre, the bias left out: |v - c|² = |v|² - 2 v·c + |c|²."""
     centre_bias = float(centres.biases[cell])
     squares = 2 * float(centres.offsets()[cell]) - centre_bias * centre_bias
-    return nearest_float(np.sqrt(max(0.0, (sum_squares(residual) - 2 * dot) + squares)))[()]
+    return nearest_float(float(np.sqrt(max(0.0, (sum_squares(residual) - 2 * dot) + squares))))
 
 
 def scores(query: Floats, centres: Centres, radii: Floats, top_biases: Doubles) -> Ints:

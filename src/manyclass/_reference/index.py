@@ -324,7 +324,7 @@ class Index:
         sizes = np.bincount(self.cell_of[inside], minlength=self.cells)
         highest = np.full(self.cells, SUNK, np.int64)
         np.maximum.at(highest, self.cell_of[inside], self.scan.weights(self._bias)[1][inside])
-        tops = highest * (self.scan.scales[1] / 32768)
+        tops = (highest * (self.scan.scales[1] / 32768)).astype(np.float64)
         looked_at = partition.chosen(query, self.centres, self.cell_radii(), tops, sizes, cells, limit)
         return np.flatnonzero(visible & (~inside | np.isin(self.cell_of, looked_at)))
 

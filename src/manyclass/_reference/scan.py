@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._reference.sketch import QUERY_LEVELS, SketchRecords, guesses, query_levels, sums
-from manyclass._reference.vector_math import Doubles, Floats, Ints, nearest_float
+from manyclass._reference.vector_math import Doubles, Floats, Ints, nearest_floats
 from manyclass._reference.votes import best_by_score
 
 SLACK = 2  # scales reach so far beyond the largest value that is no outlier
@@ -27,8 +27,9 @@ def to_q15(fraction: npt.ArrayLike) -> npt.NDArray[np.int16]:
     return np.clip(np.rint(np.asarray(fraction, np.float64) * 32768), -32767, 32767).astype(np.int16)
 
 
-def q15_product(a: Ints, b: Ints) -> Ints:
-    return (a * b + 0x4000) >> 15
+def q15_product(a: Ints, b: Ints | int) -> Ints:
+    product: Ints = (a * b + 0x4000) >> 15
+    return product
 
 
 def allowed(classes: int) -> int:
@@ -74,8 +75,8 @@ def score_weights(levels: Ints, unit: float, factor_scale: float, bias_scale: fl
     biases_rule = bias_scale > 0 and wanted > 0.5
     alpha = int(to_q15(0.5 / wanted)) if biases_rule else 32767
     beta = 16384 if biases_rule else int(to_q15(wanted)) if bias_scale > 0 else 0
-    reach = np.abs(levels).sum() << gain
-    most = int(q15_product(reach, np.int64(alpha))) + beta
+    reach: Ints = np.asarray(np.abs(levels).sum() << gain)
+    most = int(q15_product(reach, alpha)) + beta
     if most > MOST_SCORE:
         alpha, beta = alpha * MOST_SCORE // most, beta * MOST_SCORE // most
     if biases_rule:
@@ -87,17 +88,16 @@ def narrow_scores(
     raw: Ints, bits: int, alpha: int, beta: int, factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]
 ) -> Ints:
     """Return one 16-bit score per class: signs times levels, weighted by the class's factor, plus its bias."""
-    weighted = q15_product(raw << sketch_gain(bits), np.int64(alpha))
-    scores: Ints = q15_product(weighted, factors.astype(np.int64)) + q15_product(
-        biases.astype(np.int64), np.int64(beta)
-    )
+    weighted = q15_product(raw << sketch_gain(bits), alpha)
+    products = q15_product(weighted, factors.astype(np.int64))
+    scores: Ints = products + q15_product(biases.astype(np.int64), beta)
     return scores
 
 
 def wide_scores(scores: Doubles) -> Ints:
     """Return whole numbers of the same order: rounded where small, by the bits of the float32 beyond."""
     magnitudes = np.abs(scores)
-    bits = nearest_float(magnitudes).view(np.int32).astype(np.int64)
+    bits = nearest_floats(magnitudes).view(np.int32).astype(np.int64)
     beyond = EDGE + bits - int(np.float32(EDGE).view(np.int32))
     small = magnitudes < EDGE
     wide: Ints = np.where(small, np.rint(np.where(small, scores, 0)).astype(np.int64), np.sign(scores) * beyond)
@@ -153,4 +153,3 @@ class ScanStore(SketchRecords):
         wide = wide_scores(guesses(levels, unit, codes, self.factors[ids], bias[ids]) * per_unit)
         scores = np.where(biases == SUNK, np.minimum(narrow, wide), narrow)
         return best_by_score(ids, np.where(self.outside(bias)[ids], wide, scores), keep)
-

@@ -13,6 +13,7 @@ from manyclass._reference.vector_math import (
     hadamard,
     lane_sum,
     nearest_float,
+    nearest_floats,
     sum_squares,
 )
 from manyclass._reference.votes import best_by_score
@@ -41,7 +42,7 @@ def sketch_row(row: Floats, centre: Floats, signs: Floats, bits: int) -> tuple[C
     magnitude = lane_sum(np.abs(rotated).astype(np.float64))
     with np.errstate(all="ignore"):
         factor = np.float64(sum_squares(residual)) / magnitude
-    return code, nearest_float(factor)[()] if np.isfinite(factor) else np.float32(0)
+    return code, nearest_float(float(factor)) if np.isfinite(factor) else np.float32(0)
 
 
 def query_levels(query: Floats, signs: Floats, bits: int) -> tuple[Ints, float]:
@@ -87,7 +88,7 @@ class SketchRecords:
     def best(self, query: Floats, ids: Ints, bias: Floats, keep: int) -> Ints:
         """Return the `keep` ids with the best guesses, best first."""
         levels, unit = query_levels(query, self.signs, self.bits)
-        scores = nearest_float(guesses(levels, unit, self.codes[ids], self.factors[ids], bias[ids]))
+        scores = nearest_floats(guesses(levels, unit, self.codes[ids], self.factors[ids], bias[ids]))
         return best_by_score(ids, scores, keep)
 
 

@@ -34,10 +34,14 @@ def norm(vector: Floats) -> np.float32:
     return np.float32(np.inf) if length > LARGEST else np.float32(length)
 
 
-def nearest_float(values: Doubles) -> Floats:
+def nearest_floats(values: Doubles) -> Floats:
     """Return doubles as float32, those beyond its range as the last ones in it."""
     clipped: Floats = np.clip(values, -LARGEST, LARGEST).astype(np.float32)
     return clipped
+
+
+def nearest_float(value: float) -> np.float32:
+    return np.float32(min(max(value, -LARGEST), LARGEST))
 
 
 def hadamard(vector: Floats) -> Floats:
