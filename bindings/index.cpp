@@ -93,11 +93,14 @@ public:
         rows_ = rows;
     }
 
-    std::span<const int64_t> checked_ids(const In<int64_t, 1>& ids) const {
-        for (size_t i = 0; i < ids.size(); ++i)
-            require(ids.data()[i] >= 0 && static_cast<size_t>(ids.data()[i]) < index->classes(), "id out of range");
-        return {ids.data(), ids.size()};
+    // A copy, and that is checked: the array is the caller's, and another thread may change it at any time.
+    std::vector<int64_t> checked_ids(const int64_t* data, size_t size, int64_t lowest = 0) const {
+        std::vector<int64_t> ids(data, data + size);
+        const auto classes = static_cast<int64_t>(index->classes());
+        for (const int64_t id : ids) require(id >= lowest && id < classes, "id out of range");
+        return ids;
     }
+    std::vector<int64_t> checked_ids(const In<int64_t, 1>& ids) const { return checked_ids(ids.data(), ids.size()); }
 
     size_t first_bad_row(In<int64_t, 1> ids, size_t threads) {
         const auto checked = checked_ids(ids);
@@ -107,7 +110,7 @@ public:
 
     void start_build(size_t count, std::optional<In<float, 1>> bias, std::optional<In<float, 1>> centre) {
         require(count <= index->rows().count, "fewer rows than classes");
-        require((!index->scan() && !index->sketch()) || centre.has_value(), "centre");
+        require((!index->scanner() && !index->sketcher()) || centre.has_value(), "centre");
         const float* centre_data = data_or_null(centre, features_, "centre");
         const float* bias_data = data_or_null(bias, count, "bias");
         nb::gil_scoped_release unlocked;
@@ -154,7 +157,7 @@ public:
     SearchStatus search(In<float, 2> queries, size_t candidates, size_t keep, size_t probes, size_t cells,
                         size_t threads, bool logistic, Out<int64_t, 2> classes, Out<float, 2> logits,
                         Out<float, 2> log_probs, std::optional<Out<int64_t, 2>> ids,
-                        std::optional<Out<float, 2>> id_logits) {
+                        std::optional<Out<float, 2>> id_logits, std::optional<In<int64_t, 2>> excluded) {
         const size_t n = queries.shape(0), k = classes.shape(1);
         require(queries.shape(1) == features_, "queries have another number of features");
         require(classes.shape(0) == n && logits.shape(0) == n && log_probs.shape(0) == n && logits.shape(1) == k &&
@@ -163,7 +166,8 @@ public:
         require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
         require(!ids || (ids->shape(0) == n && ids->shape(1) == candidates), "candidate output does not fit");
         require(!id_logits || (id_logits->shape(0) == n && id_logits->shape(1) == candidates), "logit output");
-        const SearchPlan plan{candidates, keep, probes, cells, std::max<size_t>(1, threads)};
+        SearchPlan plan{candidates, keep, probes, cells, std::max<size_t>(1, threads)};
+        const std::vector<int64_t> left_out = exclude(excluded, n, plan);
         const SearchOut out{classes.data(),
                             logits.data(),
                             log_probs.data(),
@@ -178,10 +182,11 @@ public:
 
     // Candidates alone, likeliest first.
     SearchStatus shortlist(In<float, 2> queries, size_t keep, size_t probes, size_t cells, size_t threads,
-                           Out<int64_t, 2> ids) {
+                           Out<int64_t, 2> ids, std::optional<In<int64_t, 2>> excluded) {
         require(queries.shape(1) == features_ && ids.shape(0) == queries.shape(0), "queries or output do not fit");
         require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
-        const SearchPlan plan{ids.shape(1), keep, probes, cells, std::max<size_t>(1, threads)};
+        SearchPlan plan{ids.shape(1), keep, probes, cells, std::max<size_t>(1, threads)};
+        const std::vector<int64_t> left_out = exclude(excluded, queries.shape(0), plan);
         SearchOut out;
         out.candidates = ids.data();
         nb::gil_scoped_release unlocked;
@@ -209,30 +214,44 @@ public:
         index->import_codes(codes.data(), threads);
     }
 
-    // kind: "scan" or "sketch".
-    Index::SketchPart& part(const std::string& kind) const {
-        require(kind == "scan" || kind == "sketch", "kind");
-        Index::SketchPart* found = kind == "scan" ? index->scan() : index->sketch();
-        require(found != nullptr, "the index has no such part");
-        return *found;
-    }
-
-    void export_sketch(const std::string& kind, Out<uint8_t, 2> codes, Out<int16_t, 1> factors,
-                       Out<int16_t, 1> biases) {
-        Index::SketchPart& source = part(kind);
-        check_sketch(source, codes, factors, biases, codes.shape(0));
+    void export_scan(Out<uint8_t, 2> codes, Out<float, 1> factors) {
+        check_sketch(index->scanner(), codes, factors, codes.shape(0));
         nb::gil_scoped_release unlocked;
-        index->export_sketch(source, codes.data(), factors.data(), biases.data(), codes.shape(0));
+        index->export_scan(codes.data(), factors.data(), codes.shape(0));
     }
 
-    void import_sketch(const std::string& kind, In<uint8_t, 2> codes, In<int16_t, 1> factors, In<int16_t, 1> biases,
-                       double factor_scale, double bias_scale, In<float, 1> centre) {
-        Index::SketchPart& target = part(kind);
-        check_sketch(target, codes, factors, biases, index->classes());
+    void export_sketch(Out<uint8_t, 2> codes, Out<float, 1> factors) {
+        check_sketch(index->sketcher(), codes, factors, codes.shape(0));
+        nb::gil_scoped_release unlocked;
+        index->export_sketch(codes.data(), factors.data(), codes.shape(0));
+    }
+
+    void export_weights(Out<int16_t, 1> factors, Out<int16_t, 1> biases) {
+        require(index->scanner() && factors.size() == biases.size(), "weights");
+        nb::gil_scoped_release unlocked;
+        index->export_weights(factors.data(), biases.data(), factors.size());
+    }
+
+    void import_scan(In<uint8_t, 2> codes, In<float, 1> factors, double factor_scale, double bias_scale,
+                     In<float, 1> centre, std::optional<In<uint16_t, 1>> cells, std::optional<In<float, 1>> distances) {
+        const size_t count = index->classes();
+        check_sketch(index->scanner(), codes, factors, count);
+        require(centre.size() == features_, "centre");
+        require(!index->cells() || (cells && distances), "cells");
+        const uint16_t* cell_of = data_or_null(cells, count, "cells");
+        const float* distance_data = data_or_null(distances, count, "distances");
+        for (size_t i = 0; index->cells() && i < count; ++i)
+            require(cell_of[i] < index->cells()->count(), "cell out of range");
+        nb::gil_scoped_release unlocked;
+        index->import_scan(codes.data(), factors.data(), {factor_scale, bias_scale}, centre.data(), cell_of,
+                           distance_data);
+    }
+
+    void import_sketch(In<uint8_t, 2> codes, In<float, 1> factors, In<float, 1> centre) {
+        check_sketch(index->sketcher(), codes, factors, index->classes());
         require(centre.size() == features_, "centre");
         nb::gil_scoped_release unlocked;
-        target.sketcher.set_centre(centre.data());
-        index->import_sketch(target, codes.data(), factors.data(), biases.data(), factor_scale, bias_scale);
+        index->import_sketch(codes.data(), factors.data(), centre.data());
     }
 
     void set_cells(In<int8_t, 2> centres, In<float, 1> biases, double scale) {
@@ -250,18 +269,31 @@ public:
         index->nearest_cells(residuals.data(), biases.data(), out.size(), threads, out.data());
     }
 
-    void export_cells(Out<uint16_t, 1> cells) {
-        require(index->cells() != nullptr, "the index has no cells");
+    void export_cells(Out<uint16_t, 1> cells, Out<float, 1> distances) {
+        require(index->cells() && cells.size() == distances.size(), "cells");
         nb::gil_scoped_release unlocked;
-        index->export_cells(cells.data(), cells.size());
+        index->export_cells(cells.data(), distances.data(), cells.size());
     }
 
-    void import_cells(In<uint16_t, 1> cells) {
-        require(index->cells() && cells.size() == index->classes(), "cells");
-        for (size_t i = 0; i < cells.size(); ++i)
-            require(cells.data()[i] < index->cells()->count(), "cell out of range");
-        nb::gil_scoped_release unlocked;
-        index->import_cells(cells.data());
+    nb::dict bytes() const {
+        const Index::Bytes bytes = [&] {
+            nb::gil_scoped_release unlocked;
+            return index->bytes();
+        }();
+        nb::dict parts;
+        parts["tables"] = bytes.tables;
+        parts["codes"] = bytes.codes;
+        parts["scan"] = bytes.scan;
+        if (index->cells()) parts["cells"] = bytes.cells;
+        parts["sketch"] = bytes.sketch;
+        parts["norms and biases"] = bytes.norms_and_biases;
+        return parts;
+    }
+
+    std::vector<float> centre() const {
+        const Sketcher* sketcher = index->scanner() ? index->scanner() : index->sketcher();
+        require(sketcher != nullptr, "the index has no sketch");
+        return sketcher->centre();
     }
 
     void set_state(In<float, 1> bias, In<float, 1> norms, std::optional<In<uint8_t, 1>> removed) {
@@ -276,12 +308,20 @@ public:
     std::unique_ptr<Index> index;
 
 private:
-    template <class Codes, class Weights>
-    void check_sketch(const Index::SketchPart& part, const Codes& codes, const Weights& factors, const Weights& biases,
-                      size_t count) const {
-        require(codes.shape(0) == count && codes.shape(1) == part.sketcher.code_bytes() && factors.size() == count &&
-                    biases.size() == count,
-                "sketch arrays");
+    template <class Codes, class Factors>
+    static void check_sketch(const Sketcher* sketcher, const Codes& codes, const Factors& factors, size_t count) {
+        require(
+            sketcher && codes.shape(0) == count && codes.shape(1) == sketcher->code_bytes() && factors.size() == count,
+            "sketch arrays");
+    }
+    // Tells the plan what each query must not find; returns the array that it points to.
+    std::vector<int64_t> exclude(const std::optional<In<int64_t, 2>>& excluded, size_t queries,
+                                 SearchPlan& plan) const {
+        if (!excluded || excluded->shape(1) == 0) return {};
+        require(excluded->shape(0) == queries, "excluded ids do not fit the queries");
+        std::vector<int64_t> ids = checked_ids(excluded->data(), excluded->size(), -1);
+        plan.excluded = ids.data(), plan.excluded_width = excluded->shape(1);
+        return ids;
     }
     size_t features_ = 0, bucket_bits_ = 0;
     AnyRows rows_;
@@ -307,7 +347,15 @@ void bind_index(nb::module_& m) {
              nb::arg("threads"))
         .def("append", &BoundIndex::append, nb::arg("count"), nb::arg("bias").none(), nb::arg("threads"))
         .def("remove", &BoundIndex::remove)
-        .def("set_always", [](BoundIndex& self, In<int64_t, 1> ids) { self.index->set_always(self.checked_ids(ids)); })
+        .def("set_always", [](BoundIndex& self, In<int64_t, 1> ids, size_t wanted, double scale,
+                              double floor) { self.index->set_always(self.checked_ids(ids), wanted, scale, floor); })
+        .def("always", [](BoundIndex& self) { return copied(self.index->always().ids()); })
+        .def("always_known", [](BoundIndex& self) { return copied(self.index->always().known()); })
+        .def("always_rule",
+             [](BoundIndex& self) {
+                 const AlwaysCandidates always = self.index->always();
+                 return nb::make_tuple(always.scale, always.floor);
+             })
         .def("set_vote_weights",
              [](BoundIndex& self, In<float, 1> weights) {
                  require(weights.size() > 0, "vote weights");
@@ -315,13 +363,18 @@ void bind_index(nb::module_& m) {
              })
         .def("search", &BoundIndex::search, nb::arg("queries"), nb::arg("candidates"), nb::arg("keep"),
              nb::arg("probes"), nb::arg("cells"), nb::arg("threads"), nb::arg("logistic"), nb::arg("classes"),
-             nb::arg("logits"), nb::arg("log_probs"), nb::arg("ids").none(), nb::arg("id_logits").none())
+             nb::arg("logits"), nb::arg("log_probs"), nb::arg("ids").none(), nb::arg("id_logits").none(),
+             nb::arg("excluded").none())
         .def("shortlist", &BoundIndex::shortlist, nb::arg("queries"), nb::arg("keep"), nb::arg("probes"),
-             nb::arg("cells"), nb::arg("threads"), nb::arg("ids"))
+             nb::arg("cells"), nb::arg("threads"), nb::arg("ids"), nb::arg("excluded").none())
         .def("votes", &BoundIndex::votes)
         .def("export_codes", &BoundIndex::export_codes)
         .def("import_codes", &BoundIndex::import_codes)
+        .def("export_scan", &BoundIndex::export_scan)
         .def("export_sketch", &BoundIndex::export_sketch)
+        .def("export_weights", &BoundIndex::export_weights)
+        .def("import_scan", &BoundIndex::import_scan, nb::arg("codes"), nb::arg("factors"), nb::arg("factor_scale"),
+             nb::arg("bias_scale"), nb::arg("centre"), nb::arg("cells").none(), nb::arg("distances").none())
         .def("import_sketch", &BoundIndex::import_sketch)
         .def("set_cells", &BoundIndex::set_cells)
         .def("cell_radii",
@@ -329,36 +382,24 @@ void bind_index(nb::module_& m) {
                  require(self.index->cells() != nullptr, "the index has no cells");
                  return copied(self.index->cell_radii());
              })
-        .def("set_cell_radii",
-             [](BoundIndex& self, In<double, 1> radii) {
-                 require(self.index->cells() && radii.size() == self.index->cells()->count(), "radii");
-                 self.index->set_cell_radii(radii.data());
-             })
         .def("nearest_cells", &BoundIndex::nearest_cells)
         .def("export_cells", &BoundIndex::export_cells)
-        .def("import_cells", &BoundIndex::import_cells)
         .def("set_state", &BoundIndex::set_state, nb::arg("bias"), nb::arg("norms"), nb::arg("removed").none())
         .def("bias", [](BoundIndex& self) { return copied(self.index->bias()); })
         .def("norms", [](BoundIndex& self) { return copied(self.index->norms()); })
         .def("removed", [](BoundIndex& self) { return copied(self.index->removed()); })
-        .def("centre",
-             [](BoundIndex& self, const std::string& kind) { return copied(self.part(kind).sketcher.centre()); })
-        .def("sketch_scales",
-             [](BoundIndex& self, const std::string& kind) {
-                 const SketchStore& store = self.part(kind).store;
-                 return nb::make_tuple(store.factor_scale(), store.bias_scale());
-             })
-        .def("bytes",
+        .def("centre", [](BoundIndex& self) { return copied(self.centre()); })
+        .def("scan_scales",
              [](BoundIndex& self) {
-                 Index& index = *self.index;
-                 nb::dict parts;
-                 parts["tables"] = index.table_bytes();
-                 parts["codes"] = index.code_bytes();
-                 parts["scan"] = index.scan() ? index.scan()->store.bytes() : 0;
-                 if (index.cells()) parts["cells"] = index.cells()->bytes();
-                 parts["sketch"] = index.sketch() ? index.sketch()->store.bytes() : 0;
-                 parts["norms and biases"] = (index.bias().size() + index.norms().size()) * sizeof(float);
-                 return parts;
+                 require(self.index->scanner() != nullptr, "the index has no scan");
+                 const SketchScales scales = self.index->scan_scales();
+                 return nb::make_tuple(scales.factor, scales.bias);
              })
+        .def("outliers",
+             [](BoundIndex& self) {
+                 require(self.index->scanner() != nullptr, "the index has no scan");
+                 return copied(self.index->outliers());
+             })
+        .def("bytes", &BoundIndex::bytes)
         .def_prop_ro("classes", [](BoundIndex& self) { return self.index->classes(); });
 }

@@ -113,8 +113,7 @@ void BandTables::grow_to_block(size_t block) {
 
 void BandTables::insert(size_t band, uint32_t bucket, uint32_t id) {
     if (!blocked_) {
-        if (large_.empty())
-            for (size_t i = 0; i < bands_; ++i) large_.emplace_back(size_t{1} << bucket_bits_);
+        while (large_.size() < bands_) large_.emplace_back(size_t{1} << bucket_bits_);
         return large_[band].insert(bucket, id);
     }
     grow_to_block(id / kBlockClasses);

@@ -18,11 +18,13 @@ public:
         if (keys_.size() < 3 * limit + room) keys_.resize(3 * limit + room);
         count = 0;
     }
+    static constexpr uint64_t kNoEdge = uint64_t{1} << 32;
     uint64_t* data() { return keys_.data(); }
     const uint64_t* begin() const { return keys_.data(); }
     const uint64_t* end() const { return keys_.data() + count; }
     size_t capacity() const { return keys_.size(); }
 
+    void set_limit(size_t limit) { limit_ = limit; }
     void grow(size_t size) {
         if (keys_.size() < size) keys_.resize(size);
     }
@@ -31,10 +33,11 @@ public:
         keys_[count++] = key;
     }
 
-    // Leaves the best `limit`; ties go to the lowest id. Returns the score at the edge: keys of a list that is fed in
-    // order of ids must exceed it from now on, keys of any other list must reach it.
-    int cut(bool in_order = true) {
-        if (count < limit_ || !limit_) return -32769;
+    // Leaves the best `limit`; ties go to the lowest id. Returns the rank (a key's upper half) at the edge, or kNoEdge
+    // where there are fewer: keys of a list that is fed in order of ids must have a lower one from now on, keys of any
+    // other list must not have a higher one.
+    uint64_t cut(bool in_order = true) {
+        if (count < limit_ || !limit_) return kNoEdge;
         uint64_t low = ~uint64_t{0}, high = 0;
         for (const uint64_t key : *this) low = std::min(low, key), high = std::max(high, key);
         low >>= 32, high >>= 32;
@@ -58,7 +61,7 @@ public:
             kept += rank < edge || tie;
         }
         count = kept;
-        return 65535 - static_cast<int>(edge);
+        return edge;
     }
 
     void drop_repeats() {

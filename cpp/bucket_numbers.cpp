@@ -6,7 +6,6 @@
 namespace manyclass {
 namespace {
 
-constexpr float kTiniest = 1e-30f;     // below this the scale 2047 / max could overflow
 constexpr float kKeyLevels = 2047.0f;  // 12 bits beside the 4 of the position
 
 template <class Key>

@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "kernels.h"
+#include "wide_score.h"
 
 namespace manyclass {
 namespace {
 
-constexpr double kFarthest = 1e39;      // a length may overflow where a file's centre is absurd
 constexpr double kMostExtra = 1 << 30;  // leaves the sum of products the other half of 32 bits
 
 // Adding and taking away this rounds to the nearest whole number, ties to even, and vectorises; nearbyint is a call.
@@ -25,13 +25,10 @@ Cells::Cells(size_t features, size_t count)
       count_(count),
       centres_(count * width_, 0),
       biases_(count, 0.0),
-      offsets_(count, 0.0),
-      radii_(count, 0.0) {}
+      offsets_(count, 0.0) {}
 
 void Cells::set(const int8_t* centres, const float* biases, double scale) {
     scale_ = scale;
-    largest_bias_ = 0;
-    std::fill(radii_.begin(), radii_.end(), 0.0);
     for (size_t cell = 0; cell < count_; ++cell) {
         int64_t squares = 0;
         for (size_t i = 0; i < features_; ++i) {
@@ -42,8 +39,9 @@ void Cells::set(const int8_t* centres, const float* biases, double scale) {
         const double bias = biases[cell];
         biases_[cell] = bias;
         offsets_[cell] = (static_cast<double>(squares) * (scale * scale) + bias * bias) * 0.5;
-        largest_bias_ = std::max(largest_bias_, std::fabs(bias));
     }
+    const auto [low, high] = std::minmax_element(biases_.begin(), biases_.end());
+    lowest_bias_ = *low, highest_bias_ = *high;
 }
 
 double Cells::levels(const float* x, int16_t* out) const {
@@ -52,13 +50,13 @@ double Cells::levels(const float* x, int16_t* out) const {
     narrow.resize(width_);
     std::fill(out, out + width_, int16_t{0});
     const float largest = k.largest_magnitude(x, features_);
-    if (largest < 1e-30f) return 0;
+    if (largest < kTiniest) return 0;
     k.query_levels(x, features_, static_cast<float>(kCellLevels) / largest, narrow.data());
     std::copy_n(narrow.begin(), features_, out);
     return static_cast<double>(largest) / kCellLevels;
 }
 
-void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out, double* distances) const {
+void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out, float* distances) const {
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
     whole.resize(kScanTile * width_), dots.resize(kScanTile * count_);
@@ -73,9 +71,9 @@ void Cells::nearest(const float* residuals, const float* biases, size_t count, u
     kernels().cell_dots(centres_.data(), width_, 0, count_, vectors, count, products);
     for (size_t v = 0; v < count; ++v) {
         // |v - c|^2 is smallest where v.c - |c|^2 / 2 is largest.
+        const double bias = std::clamp(static_cast<double>(biases[v]), lowest_bias_, highest_bias_);
         const auto merit = [&](size_t cell) {
-            return static_cast<double>(products[v][cell]) * units[v] +
-                   (static_cast<double>(biases[v]) * biases_[cell] - offsets_[cell]);
+            return static_cast<double>(products[v][cell]) * units[v] + (bias * biases_[cell] - offsets_[cell]);
         };
         size_t best = 0;
         double highest = merit(0);
@@ -83,12 +81,15 @@ void Cells::nearest(const float* residuals, const float* biases, size_t count, u
             if (const double other = merit(cell); other > highest) best = cell, highest = other;
         out[v] = static_cast<uint16_t>(best);
         if (!distances) continue;
-        const double bias = biases[v], length = kernels().sum_squares(residuals + v * features_, features_);
-        distances[v] = std::min(kFarthest, std::sqrt(std::max(0.0, (length + bias * bias) - 2 * highest)));
+        const double product = static_cast<double>(products[v][best]) * units[v];
+        const double length = kernels().sum_squares(residuals + v * features_, features_);
+        const double centre = 2 * offsets_[best] - biases_[best] * biases_[best];
+        distances[v] = nearest_float(std::sqrt(std::max(0.0, (length - 2 * product) + centre)));
     }
 }
 
-void Cells::scores(const float* const* queries, size_t count, size_t begin, size_t end, int32_t* const* out) const {
+void Cells::scores(const float* const* queries, size_t count, const float* radii, const double* top_biases,
+                   size_t begin, size_t end, int32_t* const* out) const {
     thread_local std::vector<int16_t> whole;
     whole.resize(kScanTile * width_);
     const int16_t* vectors[kScanTile];
@@ -98,16 +99,21 @@ void Cells::scores(const float* const* queries, size_t count, size_t begin, size
         units[q] = levels(queries[q], whole.data() + q * width_) * scale_;
     }
     kernels().cell_dots(centres_.data(), width_, begin, end, vectors, count, out);
-    const double widest = *std::max_element(radii_.begin(), radii_.end());
+    const double widest = *std::max_element(radii, radii + count_);
+    double largest_bias = 0;
+    for (size_t cell = 0; cell < count_; ++cell)
+        largest_bias = std::max({largest_bias, std::fabs(biases_[cell]), std::fabs(top_biases[cell])});
     for (size_t q = 0; q < count; ++q) {
-        // A class at distance r in a random direction is above its centre by about r |(x, 1)| / sqrt(features).
-        const double length = std::sqrt(kernels().sum_squares(queries[q], features_) + 1.0);
-        const double spread = length / std::sqrt(static_cast<double>(features_));
-        const double unit = std::max(units[q], (largest_bias_ + spread * widest) / kMostExtra);
+        // A class at distance r in a random direction is above its centre by about r |x| / sqrt(features).
+        const double spread =
+            std::sqrt(kernels().sum_squares(queries[q], features_)) / std::sqrt(static_cast<double>(features_));
+        const double unit = std::max(units[q], (largest_bias + spread * widest) / kMostExtra);
         if (unit < 1e-300) continue;  // nothing to add, or a file with an absurd scale
-        const double per_unit = 1 / unit;
+        const double per_unit = 1 / unit, shrink = units[q] / unit;
+        for (size_t cell = begin; shrink < 1 && cell < end; ++cell) out[q][cell] = rounded(out[q][cell] * shrink);
         for (size_t cell = begin; cell < end; ++cell)
-            out[q][cell] += rounded((biases_[cell] + spread * radii_[cell]) * per_unit);
+            out[q][cell] += rounded(
+                std::max(biases_[cell] + spread * static_cast<double>(radii[cell]), top_biases[cell]) * per_unit);
     }
 }
 

@@ -13,8 +13,8 @@ public:
     CodeStore(size_t bands, size_t bucket_bits) : bands_(bands), narrow_(bucket_bits < 16) {}
 
     void resize(size_t classes) {
-        classes_ = classes;
         narrow_ ? small_.resize(classes * bands_, true) : large_.resize(classes * bands_, true);
+        classes_ = classes;
     }
     size_t classes() const { return classes_; }
     size_t bands() const { return bands_; }

@@ -8,6 +8,7 @@
 
 #include "search_scratch.h"
 #include "thread_pool.h"
+#include "vector_norm.h"
 
 namespace manyclass {
 namespace {
@@ -23,7 +24,7 @@ struct Index::Encoded {
     float norm = 0;
     SketchRow scan, sketch;
     uint16_t cell = 0;
-    double distance = 0;  // from the cell's centre
+    float distance = 0;  // from the cell's centre
 };
 
 Index::~Index() {
@@ -37,8 +38,8 @@ Index::Index(const Shape& shape, std::optional<WinnerHasher> hasher, size_t buck
         codes_.emplace(hasher_->bands(), bucket_bits);
         tables_.emplace(hasher_->bands(), bucket_bits, shape.blocked);
     }
-    if (scanner) scan_.emplace(std::move(*scanner), true);
-    if (sketcher) sketch_.emplace(std::move(*sketcher), false);
+    if (scanner) scan_.emplace(*scanner, SketchBlocks(scanner->bits(), shape.cells));
+    if (sketcher) sketch_.emplace(*sketcher, SketchRecords(sketcher->bits()));
     if (scan_ && shape.cells) cells_.emplace(shape.features, shape.cells);
 }
 
@@ -56,7 +57,7 @@ size_t Index::first_bad_row(std::span<const int64_t> ids, size_t threads) const 
         const size_t end = std::min(ids.size(), (slice + 1) * kRefreshSlice);
         for (size_t i = slice * kRefreshSlice; i < end; ++i) {
             kernels().load_row(rows_.row(static_cast<size_t>(ids[i])), rows_.type, shape_.features, row.data());
-            if (std::isfinite(kernels().sum_squares(row.data(), shape_.features))) continue;
+            if (std::isfinite(vector_norm(row.data(), shape_.features))) continue;
             size_t seen = first.load();
             while (i < seen && !first.compare_exchange_weak(seen, i)) {
             }
@@ -73,19 +74,14 @@ void Index::start_build(size_t count, const float* bias, const float* centre) {
     norms_.assign(count, 0.0f);
     removed_.clear();
     if (codes_) codes_->resize(count);
-    if (cells_) cell_of_.assign(count, 0), distances_.assign(count, 0.0);
-    for (SketchPart* part : {scan(), sketch()})
-        if (part) {
-            part->store.resize(count);
-            part->sketcher.set_centre(centre);
-            part->factors.assign(count, 0.0f);
-        }
+    if (scan_) scan_->store.start(count), scan_->sketcher.set_centre(centre);
+    if (sketch_) sketch_->store.resize(count), sketch_->sketcher.set_centre(centre);
 }
 
 void Index::encode_into(const void* row, float bias, Encoded& out) const {
     out.row.resize(shape_.features);
     kernels().load_row(row, rows_.type, shape_.features, out.row.data());
-    out.norm = std::sqrt(kernels().sum_squares(out.row.data(), shape_.features));
+    out.norm = vector_norm(out.row.data(), shape_.features);
     if (hasher_) {
         out.buckets.resize(hasher_->bands());
         out.filed = hasher_->hash(out.row.data(), out.buckets.data());
@@ -118,62 +114,78 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
                 }
                 continue;
             }
-            if (codes_) entry.filed ? codes_->set_all(id, entry.buckets.data()) : codes_->set_absent(id);
-            const auto keep = [id](SketchPart& part, const SketchRow& row) {
-                part.store.set_code(id, row.code.data());
-                part.factors[id] = row.factor;
-            };
-            if (scan_) keep(*scan_, entry.scan);
-            if (sketch_) keep(*sketch_, entry.sketch);
-            if (cells_) cell_of_[id] = entry.cell, distances_[id] = entry.distance;
+            if (codes_)
+                entry.filed && !masks(bias_[id]) ? codes_->set_all(id, entry.buckets.data()) : codes_->set_absent(id);
+            if (scan_) {
+                scan_->store.set_code(id, entry.scan.code.data());
+                scan_->store.set_factor(id, entry.scan.factor);
+            }
+            if (cells_) scan_->store.set_cell(id, entry.cell, entry.distance);
+            if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, bias_[id]);
         }
     });
     return bad;
 }
 
 void Index::finish_build(size_t threads) {
-    float largest_bias = 0;
-    for (const float bias : bias_) largest_bias = std::max(largest_bias, std::fabs(bias));
-    for (SketchPart* part : {scan(), sketch()})
-        if (part) {
-            float largest = 0;
-            for (const float factor : part->factors) largest = std::max(largest, factor);
-            part->store.set_scales(0, 0);
-            part->store.reserve_scales(largest, largest_bias);
-            for (size_t id = 0; id < classes_; ++id) part->store.set_weights(id, part->factors[id], bias_[id]);
-            std::vector<float>().swap(part->factors);
-            part->store.sort_by_factor();
-        }
-    if (cells_) import_cells(cell_of_.data());
-    for (size_t id = 0; cells_ && id < classes_; ++id) cells_->widen(cell_of_[id], distances_[id]);
-    std::vector<uint16_t>().swap(cell_of_);
-    std::vector<double>().swap(distances_);
+    if (scan_) scan_->store.arrange(bias_.data(), hidden_classes());
     if (tables_) codes_->build(*tables_, threads);
 }
 
-void Index::apply(size_t id, const Encoded& entry) {
+// Puts a class in the place of what was under its id. Either all of it changes or, where memory runs out, nothing.
+void Index::replace(size_t id, const Encoded& entry, float bias, const void* new_row) {
+    const bool hidden = removed(id) || masks(bias);
+    if (scan_) scan_->store.prepare(entry.cell);
+    always_.prepare();
+    if (codes_) move_in_tables(id, entry, hidden);
+    if (new_row) std::memcpy(const_cast<void*>(rows_.row(id)), new_row, rows_.row_bytes());
+    bias_[id] = bias;
     norms_[id] = entry.norm;
-    const bool gone = !removed_.empty() && removed_[id];
-    if (codes_)
-        for (size_t band = 0; band < codes_->bands(); ++band) {
-            const uint32_t before = codes_->get(id, band);
-            const uint32_t after = entry.filed && !gone ? entry.buckets[band] : kAbsent;
-            if (before == after) continue;
-            if (before != kAbsent) tables_->remove(band, before, static_cast<uint32_t>(id));
-            if (after != kAbsent) tables_->insert(band, after, static_cast<uint32_t>(id));
-            codes_->set(id, band, after);
-        }
-    if (cells_) {
-        scan_->store.file(id, entry.cell);
-        cells_->widen(entry.cell, entry.distance);
+    always_.update(static_cast<uint32_t>(id), reach(id), hidden);
+    if (scan_) scan_->store.set(id, entry.scan, bias, hidden, entry.cell, entry.distance);
+    if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, bias);
+}
+
+// Into the new buckets first, for which memory may run out, then out of the old ones.
+void Index::move_in_tables(size_t id, const Encoded& entry, bool hidden) {
+    const auto number = static_cast<uint32_t>(id);
+    const auto target = [&](size_t band) { return entry.filed && !hidden ? entry.buckets[band] : kAbsent; };
+    const auto changes = [&](size_t band) { return codes_->get(id, band) != target(band); };
+    size_t band = 0;
+    try {
+        for (; band < codes_->bands(); ++band)
+            if (changes(band) && target(band) != kAbsent) tables_->insert(band, target(band), number);
+    } catch (...) {
+        while (band--)
+            if (changes(band) && target(band) != kAbsent) tables_->remove(band, target(band), number);
+        throw;
     }
-    const auto keep = [&](SketchStore& store, const SketchRow& row) {
-        store.reserve_scales(row.factor, std::fabs(bias_[id]));
-        store.set_code(id, row.code.data());
-        store.set_weights(id, row.factor, bias_[id]);
-    };
-    if (scan_) keep(scan_->store, entry.scan);
-    if (sketch_) keep(sketch_->store, entry.sketch);
+    for (band = 0; band < codes_->bands(); ++band) {
+        if (!changes(band)) continue;
+        if (const uint32_t before = codes_->get(id, band); before != kAbsent) tables_->remove(band, before, number);
+        codes_->set(id, band, target(band));
+    }
+}
+
+// Ends a change: chooses new scales for the scan once the old ones no longer suit its classes.
+void Index::settle() {
+    always_.settle();
+    if (scan_ && !scan_->store.suited()) scan_->store.arrange(bias_.data(), hidden_classes());
+}
+
+std::vector<uint8_t> Index::hidden_classes() const {
+    std::vector<uint8_t> flags(classes_);
+    for (size_t id = 0; id < classes_; ++id) flags[id] = hidden(id);
+    return flags;
+}
+
+void Index::encode_slice(std::span<Encoded> entries, size_t threads, const std::function<const void*(size_t)>& row,
+                         const std::function<float(size_t)>& bias) const {
+    constexpr size_t step = 16;
+    parallel_for((entries.size() + step - 1) / step, threads, [&](size_t task, size_t) {
+        for (size_t i = task * step; i < std::min(entries.size(), (task + 1) * step); ++i)
+            encode_into(row(i), bias(i), entries[i]);
+    });
 }
 
 void Index::refresh(std::span<const int64_t> ids, const float* bias, const std::byte* new_rows, size_t threads) {
@@ -181,68 +193,94 @@ void Index::refresh(std::span<const int64_t> ids, const float* bias, const std::
     std::vector<Encoded> entries(std::min(ids.size(), kRefreshSlice));
     for (size_t begin = 0; begin < ids.size(); begin += kRefreshSlice) {
         const size_t n = std::min(kRefreshSlice, ids.size() - begin);
-        const auto source = [&](size_t i) -> const void* {
-            return new_rows ? new_rows + (begin + i) * row_bytes : rows_.row(static_cast<size_t>(ids[begin + i]));
-        };
+        const auto id = [&](size_t i) { return static_cast<size_t>(ids[begin + i]); };
+        const auto new_row = [&](size_t i) { return new_rows ? new_rows + (begin + i) * row_bytes : nullptr; };
+        const auto new_bias = [&](size_t i) { return bias ? bias[begin + i] : bias_[id(i)]; };
         {
             IndexLock::Reading reading(lock_);  // another thread may be writing these rows through refresh
-            constexpr size_t step = 16;
-            parallel_for((n + step - 1) / step, threads, [&](size_t task, size_t) {
-                for (size_t i = task * step; i < std::min(n, (task + 1) * step); ++i)
-                    encode_into(source(i), bias ? bias[begin + i] : bias_[static_cast<size_t>(ids[begin + i])],
-                                entries[i]);
-            });
+            encode_slice(
+                {entries.data(), n}, threads, [&](size_t i) { return new_rows ? new_row(i) : rows_.row(id(i)); },
+                new_bias);
         }
         IndexLock::Writing writing(lock_);
-        for (size_t i = 0; i < n; ++i) {
-            const auto id = static_cast<size_t>(ids[begin + i]);
-            if (new_rows) std::memcpy(const_cast<void*>(rows_.row(id)), source(i), row_bytes);
-            if (bias) bias_[id] = bias[begin + i];
-            apply(id, entries[i]);
-        }
+        for (size_t i = 0; i < n; ++i) replace(id(i), entries[i], new_bias(i), new_row(i));
+        settle();
     }
 }
 
 void Index::append(size_t count, const float* bias, size_t threads) {
     const size_t first = classes_;
-    std::vector<Encoded> entries(count);
-    parallel_for(count, threads,
-                 [&](size_t i, size_t) { encode_into(rows_.row(first + i), bias ? bias[i] : 0.0f, entries[i]); });
-    IndexLock::Writing writing(lock_);
-    bias_.resize(first + count, 0.0f);
-    norms_.resize(first + count, 0.0f);
-    if (bias) std::copy(bias, bias + count, bias_.begin() + static_cast<ptrdiff_t>(first));
-    if (!removed_.empty()) removed_.resize(first + count, 0);
-    if (codes_) {
-        codes_->resize(first + count);
-        for (size_t i = 0; i < count; ++i) codes_->set_absent(first + i);
+    std::vector<Encoded> entries(std::min(count, kRefreshSlice));
+    try {
+        for (size_t begin = 0; begin < count; begin += kRefreshSlice) {
+            const size_t n = std::min(kRefreshSlice, count - begin), start = first + begin;
+            const auto new_bias = [&](size_t i) { return bias ? bias[begin + i] : 0.0f; };
+            encode_slice({entries.data(), n}, threads, [&](size_t i) { return rows_.row(start + i); }, new_bias);
+            IndexLock::Writing writing(lock_);
+            grow_to(start + n);
+            for (size_t i = 0; i < n; ++i) replace(start + i, entries[i], new_bias(i), nullptr);
+            settle();
+        }
+    } catch (...) {
+        IndexLock::Writing writing(lock_);
+        shrink_to(first);
+        throw;
     }
-    if (scan_) scan_->store.resize(first + count);
-    if (sketch_) sketch_->store.resize(first + count);
-    for (size_t i = 0; cells_ && i < count; ++i) scan_->store.file(first + i, entries[i].cell);
-    for (size_t i = 0; i < count; ++i) apply(first + i, entries[i]);
-    classes_ = first + count;
+}
+
+void Index::grow_to(size_t count) {
+    const size_t first = classes_;
+    bias_.resize(count, -std::numeric_limits<float>::infinity());
+    norms_.resize(count, 0.0f);
+    if (!removed_.empty()) removed_.resize(count, 0);
+    if (codes_) codes_->resize(count);
+    for (size_t id = first; codes_ && id < count; ++id) codes_->set_absent(id);
+    if (scan_) scan_->store.resize(count);
+    if (sketch_) sketch_->store.resize(count);
+    classes_ = count;
+}
+
+void Index::shrink_to(size_t count) noexcept {
+    for (size_t id = count; codes_ && id < classes_; ++id)
+        for (size_t band = 0; band < codes_->bands(); ++band)
+            if (const uint32_t code = codes_->get(id, band); code != kAbsent)
+                tables_->remove(band, code, static_cast<uint32_t>(id));
+    always_.forget_from(static_cast<uint32_t>(count));
+    classes_ = count;
+    bias_.resize(count);
+    norms_.resize(count);
+    if (!removed_.empty()) removed_.resize(count);
+    if (codes_) codes_->resize(count);
+    if (scan_) scan_->store.resize(count);
+    if (sketch_) sketch_->store.resize(count);
 }
 
 void Index::remove(std::span<const int64_t> ids) {
     IndexLock::Writing writing(lock_);
     if (removed_.empty()) removed_.assign(classes_, 0);
-    for (const int64_t id : ids) {
-        removed_[static_cast<size_t>(id)] = 1;
+    for (const int64_t wide : ids) {
+        const auto id = static_cast<size_t>(wide);
+        if (scan_) scan_->store.prepare(cells_ ? scan_->store.cell_of(id) : 0);
+        removed_[id] = 1;
         for (size_t band = 0; codes_ && band < codes_->bands(); ++band) {
-            const uint32_t code = codes_->get(static_cast<size_t>(id), band);
+            const uint32_t code = codes_->get(id, band);
             if (code != kAbsent) tables_->remove(band, code, static_cast<uint32_t>(id));
-            codes_->set(static_cast<size_t>(id), band, kAbsent);
+            codes_->set(id, band, kAbsent);
         }
+        if (scan_) scan_->store.hide(id);
+        always_.update(static_cast<uint32_t>(id), 0, true);
     }
-    std::erase_if(always_, [&](uint32_t id) { return removed_[id] != 0; });
+    settle();
 }
 
-void Index::set_always(std::span<const int64_t> ids) {
+void Index::set_always(std::span<const int64_t> ids, size_t wanted, double scale, double floor) {
     IndexLock::Writing writing(lock_);
-    always_.clear();
+    always_.scale = scale, always_.floor = floor;
+    std::vector<AlwaysCandidates::Entry> known;
     for (const int64_t id : ids)
-        if (removed_.empty() || !removed_[static_cast<size_t>(id)]) always_.push_back(static_cast<uint32_t>(id));
+        if (!hidden(static_cast<size_t>(id)))
+            known.push_back({reach(static_cast<size_t>(id)), static_cast<uint32_t>(id)});
+    always_.choose(std::move(known), wanted);
 }
 
 void Index::nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads,

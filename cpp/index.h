@@ -7,18 +7,22 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "always_candidates.h"
 #include "band_tables.h"
 #include "bucket_numbers.h"
 #include "cells.h"
 #include "code_store.h"
 #include "index_lock.h"
 #include "sketch.h"
-#include "sketch_store.h"
+#include "sketch_blocks.h"
+#include "sketch_records.h"
 
 namespace manyclass {
 
@@ -37,6 +41,8 @@ struct SearchPlan {
     size_t probes;      // of tables: 1 reads every band's own bucket; more: this many per band at most, likeliest first
     size_t cells;       // of a scan with cells: how many are scanned, likeliest first; without cells it means nothing
     size_t threads;
+    const int64_t* excluded = nullptr;  // [queries][excluded_width] classes that a query must not find; -1 is none
+    size_t excluded_width = 0;
 };
 
 struct SearchOut {
@@ -76,14 +82,11 @@ public:
     bool blocked() const { return shape_.blocked; }
     size_t classes() const { return classes_; }
 
-    // Position in ids of the first row whose squared norm is not finite (a NaN, an infinity, an overflow), or
-    // ids.size().
+    // Position in ids of the first row whose norm is not finite (a NaN, an infinity, an overflow), or ids.size().
     size_t first_bad_row(std::span<const int64_t> ids, size_t threads) const;
     // Sets up classes_ = count empty entries; then set_cells if there are any; then encode in slices, then finish.
-    // encode returns the first row whose squared norm is not finite, or end.
+    // encode returns the first row whose norm is not finite, or end. A bias of -infinity masks a class.
     void start_build(size_t count, const float* bias, const float* centre);
-    void set_cell_radii(const double* radii) { cells_->set_radii(radii); }
-    std::vector<double> cell_radii() const;
     void set_cells(const int8_t* centres, const float* biases, double scale) { cells_->set(centres, biases, scale); }
     // The cells of vectors (count, features), to find better centres.
     void nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads, uint16_t* out) const;
@@ -95,7 +98,10 @@ public:
     void append(size_t count, const float* bias, size_t threads);
     void remove(std::span<const int64_t> ids);
 
-    void set_always(std::span<const int64_t> ids);
+    // Classes that join whatever the tables found: the `wanted` best of all that reach, as |w| * scale + bias, more
+    // than `floor`.
+    void set_always(std::span<const int64_t> ids, size_t wanted, double scale, double floor);
+    AlwaysCandidates always() const;
     void set_vote_weights(std::span<const float> weights) { vote_weights_.assign(weights.begin(), weights.end()); }
 
     SearchStatus search(const float* queries, size_t count, const SearchPlan& plan, const SearchOut& out);
@@ -105,33 +111,52 @@ public:
     // Raw state, for files: the first `count` classes, as there may be more by the time the lock is held.
     void export_codes(uint32_t* codes, size_t count) const;
     void import_codes(const uint32_t* codes, size_t threads);
-    struct SketchPart {
-        SketchPart(Sketcher maker, bool flat) : sketcher(std::move(maker)), store(sketcher.bits(), flat) {}
-        Sketcher sketcher;
-        SketchStore store;
-        std::vector<float> factors;  // only while building
-    };
-    SketchPart* scan() { return scan_ ? &*scan_ : nullptr; }
-    SketchPart* sketch() { return sketch_ ? &*sketch_ : nullptr; }
-    void export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases, size_t count) const;
-    void import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,
-                       double factor_scale, double bias_scale);
-    void export_cells(uint16_t* cell_of, size_t count) const;
-    void import_cells(const uint16_t* cell_of) { scan_->store.sort_by_cell(cells_->count(), cell_of); }
+    // codes [count][bits/8], factors [count].
+    void export_scan(uint8_t* codes, float* factors, size_t count) const;
+    void export_sketch(uint8_t* codes, float* factors, size_t count) const;
+    void export_cells(uint16_t* cell_of, float* distances, size_t count) const;
+    void export_weights(int16_t* factors, int16_t* biases, size_t count) const;
+    SketchScales scan_scales() const;
+    std::vector<uint32_t> outliers() const;
+    std::vector<float> cell_radii() const;
+    // After set_state. cell_of and distances are null where there are no cells.
+    void import_scan(const uint8_t* codes, const float* factors, const SketchScales& scales, const float* centre,
+                     const uint16_t* cell_of, const float* distances);
+    void import_sketch(const uint8_t* codes, const float* factors, const float* centre);
     void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed);
     std::vector<float> bias() const;
     std::vector<float> norms() const;
     std::vector<uint8_t> removed() const;
     const Cells* cells() const { return cells_ ? &*cells_ : nullptr; }
     const WinnerHasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
-    size_t table_bytes() const { return tables_ ? tables_->bytes() : 0; }
-    size_t code_bytes() const { return codes_ ? codes_->bytes() : 0; }
+    const Sketcher* scanner() const { return scan_ ? &scan_->sketcher : nullptr; }
+    const Sketcher* sketcher() const { return sketch_ ? &sketch_->sketcher : nullptr; }
+    struct Bytes {
+        size_t tables = 0, codes = 0, scan = 0, cells = 0, sketch = 0, norms_and_biases = 0;
+    };
+    Bytes bytes() const;
 
 private:
     friend class Search;
     struct Encoded;
+    template <class Store>
+    struct SketchPart {
+        Sketcher sketcher;
+        Store store;
+    };
+    bool removed(size_t id) const { return !removed_.empty() && removed_[id]; }
+    bool hidden(size_t id) const { return removed(id) || masks(bias_[id]); }
+    std::vector<uint8_t> hidden_classes() const;
+    static bool masks(float bias) { return bias == -std::numeric_limits<float>::infinity(); }
     void encode_into(const void* row, float bias, Encoded& out) const;
-    void apply(size_t id, const Encoded& entry);
+    void encode_slice(std::span<Encoded> entries, size_t threads, const std::function<const void*(size_t)>& row,
+                      const std::function<float(size_t)>& bias) const;
+    void replace(size_t id, const Encoded& entry, float bias, const void* new_row);
+    void move_in_tables(size_t id, const Encoded& entry, bool hidden);
+    double reach(size_t id) const { return static_cast<double>(norms_[id]) * always_.scale + bias_[id]; }
+    void grow_to(size_t count);
+    void shrink_to(size_t count) noexcept;
+    void settle();
 
     Shape shape_;
     RowsView rows_;
@@ -139,13 +164,12 @@ private:
     std::optional<WinnerHasher> hasher_;
     std::optional<CodeStore> codes_;
     std::optional<BandTables> tables_;
-    std::optional<SketchPart> scan_, sketch_;
+    std::optional<SketchPart<SketchBlocks>> scan_;
+    std::optional<SketchPart<SketchRecords>> sketch_;
     std::optional<Cells> cells_;
-    std::vector<uint16_t> cell_of_;  // these two only while building
-    std::vector<double> distances_;
     std::vector<float> bias_, norms_;
     std::vector<uint8_t> removed_;  // empty until a class is removed
-    std::vector<uint32_t> always_;
+    AlwaysCandidates always_;
     std::vector<float> vote_weights_;
     mutable IndexLock lock_;
     std::array<std::atomic<SearchScratch*>, 4> idle_{};  // no mutex: a forked child could inherit it locked

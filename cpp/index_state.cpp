@@ -31,34 +31,86 @@ void Index::import_codes(const uint32_t* codes, size_t threads) {
     codes_->build(*tables_, threads);
 }
 
-void Index::export_sketch(const SketchPart& part, uint8_t* codes, int16_t* factors, int16_t* biases,
-                          size_t count) const {
+void Index::export_scan(uint8_t* codes, float* factors, size_t count) const {
     IndexLock::Reading reading(lock_);
     for (size_t id = 0; id < std::min(count, classes_); ++id) {
-        part.store.get_code(id, codes + id * part.sketcher.code_bytes());
-        part.store.get_raw(id, factors[id], biases[id]);
+        scan_->store.get_code(id, codes + id * scan_->sketcher.code_bytes());
+        factors[id] = scan_->store.factor(id);
     }
 }
 
-std::vector<double> Index::cell_radii() const {
-    IndexLock::Reading reading(lock_);
-    return cells_->radii();
-}
-
-void Index::export_cells(uint16_t* cell_of, size_t count) const {
+void Index::export_sketch(uint8_t* codes, float* factors, size_t count) const {
     IndexLock::Reading reading(lock_);
     for (size_t id = 0; id < std::min(count, classes_); ++id)
-        cell_of[id] = static_cast<uint16_t>(scan_->store.cell_of(id));
+        sketch_->store.get(id, codes + id * sketch_->sketcher.code_bytes(), factors[id]);
 }
 
-void Index::import_sketch(SketchPart& part, const uint8_t* codes, const int16_t* factors, const int16_t* biases,
-                          double factor_scale, double bias_scale) {
-    part.store.set_scales(factor_scale, bias_scale);
-    for (size_t id = 0; id < classes_; ++id) {
-        part.store.set_code(id, codes + id * part.sketcher.code_bytes());
-        part.store.set_raw(id, factors[id], biases[id]);
+void Index::export_cells(uint16_t* cell_of, float* distances, size_t count) const {
+    IndexLock::Reading reading(lock_);
+    for (size_t id = 0; id < std::min(count, classes_); ++id) {
+        cell_of[id] = static_cast<uint16_t>(scan_->store.cell_of(id));
+        distances[id] = scan_->store.distance(id);
     }
-    part.store.sort_by_factor();
+}
+
+void Index::export_weights(int16_t* factors, int16_t* biases, size_t count) const {
+    IndexLock::Reading reading(lock_);
+    for (size_t id = 0; id < std::min(count, classes_); ++id) {
+        const SketchWeights weights = scan_->store.weights(id);
+        factors[id] = weights.factor, biases[id] = weights.bias;
+    }
+}
+
+SketchScales Index::scan_scales() const {
+    IndexLock::Reading reading(lock_);
+    return scan_->store.scales();
+}
+
+std::vector<uint32_t> Index::outliers() const {
+    IndexLock::Reading reading(lock_);
+    std::vector<uint32_t> ids = scan_->store.outliers();
+    std::sort(ids.begin(), ids.end());
+    return ids;
+}
+
+AlwaysCandidates Index::always() const {
+    IndexLock::Reading reading(lock_);
+    return always_;
+}
+
+std::vector<float> Index::cell_radii() const {
+    IndexLock::Reading reading(lock_);
+    return scan_->store.radii();
+}
+
+Index::Bytes Index::bytes() const {
+    IndexLock::Reading reading(lock_);
+    Bytes bytes;
+    if (tables_) bytes.tables = tables_->bytes();
+    if (codes_) bytes.codes = codes_->bytes();
+    if (scan_) bytes.scan = scan_->store.bytes();
+    if (cells_) bytes.cells = cells_->bytes();
+    if (sketch_) bytes.sketch = sketch_->store.bytes();
+    bytes.norms_and_biases = (bias_.size() + norms_.size()) * sizeof(float);
+    return bytes;
+}
+
+void Index::import_scan(const uint8_t* codes, const float* factors, const SketchScales& scales, const float* centre,
+                        const uint16_t* cell_of, const float* distances) {
+    scan_->sketcher.set_centre(centre);
+    scan_->store.start(classes_);
+    for (size_t id = 0; id < classes_; ++id) {
+        scan_->store.set_code(id, codes + id * scan_->sketcher.code_bytes());
+        scan_->store.set_factor(id, factors[id]);
+        if (cells_) scan_->store.set_cell(id, cell_of[id], distances[id]);
+    }
+    scan_->store.arrange(bias_.data(), hidden_classes(), &scales);
+}
+
+void Index::import_sketch(const uint8_t* codes, const float* factors, const float* centre) {
+    sketch_->sketcher.set_centre(centre);
+    for (size_t id = 0; id < classes_; ++id)
+        sketch_->store.set(id, codes + id * sketch_->sketcher.code_bytes(), factors[id], bias_[id]);
 }
 
 void Index::set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed) {
@@ -68,7 +120,7 @@ void Index::set_state(size_t count, const float* bias, const float* norms, const
     removed_.clear();
     if (removed) removed_.assign(removed, removed + count);
     if (codes_) codes_->resize(count);
-    if (scan_) scan_->store.resize(count);
+    if (scan_) scan_->store.start(count);
     if (sketch_) sketch_->store.resize(count);
 }
 

@@ -30,10 +30,11 @@ struct WinnerDetail {
 struct RowRule;  // row_update.h
 
 constexpr uint32_t kNoClass = 0xffffffffu;
-constexpr size_t kBlock = 32;     // classes per block of the flat sketch
-constexpr int kQueryLevels = 7;   // a query coordinate is an integer in [-7, 7]
-constexpr size_t kScanTile = 4;   // queries that may share one pass over the codes
-constexpr int kCellLevels = 127;  // a coordinate is an integer in [-127, 127] where cells are chosen
+constexpr float kTiniest = 1e-34f;  // a vector below that counts as zero: what scales it to levels could overflow
+constexpr size_t kBlock = 32;       // classes per block of the flat sketch
+constexpr int kQueryLevels = 7;     // a query coordinate is an integer in [-7, 7]
+constexpr size_t kScanTile = 4;     // queries that may share one pass over the codes
+constexpr int kCellLevels = 127;    // a coordinate is an integer in [-127, 127] where cells are chosen
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
 struct ScanQuery {
@@ -54,8 +55,8 @@ struct ScanPlan {
 struct Kernels {
     const char* name;
     float (*largest_magnitude)(const float* x, size_t n);
-    float (*sum_squares)(const float* x, size_t n);
-    float (*sum_magnitudes)(const float* x, size_t n);
+    double (*sum_squares)(const float* x, size_t n);  // in double: squares of floats neither vanish nor overflow there
+    double (*sum_magnitudes)(const float* x, size_t n);
     void (*load_row)(const void* row, RowType type, size_t n, float* out);
     void (*fast_keys)(const float* x, size_t n, float scale, int16_t* out);
     void (*exact_keys)(const float* x, size_t n, int32_t* out);
@@ -93,15 +94,21 @@ const Kernels* kernels_named(const char* name);
 // Switches the whole process; only for tests and start-up. Returns false if unknown.
 bool use_kernels(const char* name);
 
-// Larger scores first, then lower ids, as one ascending integer. Scores are in [-32768, 65535].
+// Larger scores first, then lower ids, as one ascending integer.
+constexpr int64_t kHighestScore = 0x7fffffff;
 inline uint64_t best_first_key(int score, uint32_t id) {
-    return (static_cast<uint64_t>(static_cast<uint32_t>(65535 - score)) << 32) | id;
+    return (static_cast<uint64_t>(kHighestScore - score) << 32) | id;
 }
 inline uint32_t key_id(uint64_t key) {
     return static_cast<uint32_t>(key);
 }
+// A key's upper half is its rank; ranks beyond 32 bits, which no key has, stand for the lowest score.
+inline int rank_score(uint64_t rank) {
+    const int64_t score = kHighestScore - static_cast<int64_t>(rank);
+    return static_cast<int>(score < -kHighestScore ? -kHighestScore : score);
+}
 inline int key_score(uint64_t key) {
-    return 65535 - static_cast<int>(key >> 32);
+    return rank_score(key >> 32);
 }
 
 }  // namespace manyclass

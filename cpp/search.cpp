@@ -10,6 +10,7 @@
 
 #include "exact_logits.h"
 #include "thread_pool.h"
+#include "vector_norm.h"
 
 namespace manyclass {
 
@@ -22,16 +23,19 @@ Search::Search(Index& index, const SearchPlan& plan, const SearchOut& out, Searc
       workers_(scratch.workers),
       lists_(scratch.lists),
       ids_(scratch.ids),
+      excluded_(scratch.excluded),
       logits_(scratch.logits),
       cell_scores_(scratch.cell_scores),
       cell_lists_(scratch.cell_lists) {
     if (workers_.size() < plan.threads) workers_.resize(plan.threads);
-    for (SearchWorker& worker : workers_) worker.sketch.resize(kQueryBlock), worker.scans.resize(kQueryBlock);
+    for (SearchWorker& worker : workers_) worker.scanned.resize(kQueryBlock), worker.scans.resize(kQueryBlock);
+    excluded_.resize(kQueryBlock);
+    for (std::vector<uint32_t>& ids : excluded_) ids.clear();
 }
 
 SearchStatus Search::run(const float* queries, size_t count) {
     for (size_t q = 0; q < count; ++q)
-        if (!std::isfinite(kernels_.sum_squares(queries + q * index_.shape_.features, index_.shape_.features)))
+        if (!std::isfinite(vector_norm(queries + q * index_.shape_.features, index_.shape_.features)))
             return {SearchStatus::query_not_finite, q};
     std::atomic<size_t> overflow{count};
     for (size_t begin = 0; begin < count; begin += kQueryBlock) {
@@ -39,6 +43,7 @@ SearchStatus Search::run(const float* queries, size_t count) {
         queries_ = queries + begin * index_.shape_.features;
         count_ = std::min(kQueryBlock, count - begin);
         first_ = begin;
+        for (size_t q = 0; plan_.excluded && q < count_; ++q) list_excluded(q);
         retrieve();
         if (!out_.classes) {
             parallel_for(count_, plan_.threads, [&](size_t q, size_t) { list_candidates(q); });
@@ -61,7 +66,7 @@ void Search::retrieve() {
         parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
             by_tables(task / splits, task % splits, splits, lists_[task], workers_[worker]);
         });
-        gather_lists(splits, true);
+        gather_lists(splits, plan_.candidates, true);
     } else if (index_.scan_) {
         const bool parted = index_.cells_ && plan_.cells < index_.cells_->count();
         parted ? by_cells() : by_flat_scan();
@@ -76,11 +81,21 @@ void Search::retrieve() {
 void Search::everything(size_t q) {
     ids_[q].clear();
     for (uint32_t id = 0; id < index_.classes_; ++id)
-        if (!removed(id)) ids_[q].push_back(id);
+        if (!index_.hidden(id) && !excluded(q, id)) ids_[q].push_back(id);
 }
 
-// Joins what the threads found for each query and cuts again.
-void Search::gather_lists(size_t splits, bool repeats) {
+void Search::list_excluded(size_t q) {
+    std::vector<uint32_t>& ids = excluded_[q];
+    ids.clear();
+    const int64_t* from = plan_.excluded + (first_ + q) * plan_.excluded_width;
+    for (size_t i = 0; i < plan_.excluded_width; ++i)
+        if (from[i] >= 0) ids.push_back(static_cast<uint32_t>(from[i]));
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+}
+
+// Joins what the threads found for each query, leaves out what is excluded, and cuts again.
+void Search::gather_lists(size_t splits, size_t kept, bool repeats) {
     parallel_for(count_, plan_.threads, [&](size_t q, size_t) {
         BestList& all = lists_[q * splits];
         if (splits > 1) {
@@ -90,8 +105,12 @@ void Search::gather_lists(size_t splits, bool repeats) {
             for (size_t split = 1; split < splits; ++split)
                 for (const uint64_t key : lists_[q * splits + split]) all.push(key);
             if (repeats) all.drop_repeats();
-            all.cut(false);
         }
+        if (!excluded_[q].empty())
+            all.count = static_cast<size_t>(std::remove_if(all.data(), all.data() + all.count,
+                                                           [&](uint64_t key) { return excluded(q, key_id(key)); }) -
+                                            all.data());
+        if (splits > 1 || !excluded_[q].empty()) all.set_limit(kept), all.cut(false);
         if (!out_.classes) std::sort(all.data(), all.data() + all.count);  // a shortlist is in order of rank
         ids_[q].resize(all.count);
         std::transform(all.begin(), all.end(), ids_[q].begin(), key_id);

@@ -1,6 +1,7 @@
 // One search on its way through the stages. Each stage is a file: tables, votes, scan, cells, rerank, topk; they share
 // the state below.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -27,10 +28,15 @@ private:
     // search.cpp
     void retrieve();
     void everything(size_t q);
-    void gather_lists(size_t splits, bool repeats);
+    void gather_lists(size_t splits, size_t kept, bool repeats);
     void sort_ids(std::vector<uint32_t>& ids, SearchWorker& worker);
     const float* query(size_t q) const { return queries_ + q * index_.shape_.features; }
-    bool removed(uint32_t id) const { return !index_.removed_.empty() && index_.removed_[id]; }
+    void list_excluded(size_t q);
+    bool excluded(size_t q, uint32_t id) const {
+        return std::binary_search(excluded_[q].begin(), excluded_[q].end(), id);
+    }
+    // What a stage keeps, and what it looks for: more, as some of it may have to be left out.
+    size_t wanted(size_t q, size_t kept) const { return kept + excluded_[q].size(); }
 
     // search_tables.cpp
     void by_tables(size_t q, size_t split, size_t splits, BestList& list, SearchWorker& worker);
@@ -43,22 +49,23 @@ private:
     void count_block(size_t bands, SearchWorker& worker, Table table);
 
     // search_scan.cpp
-    size_t scan_limit() const { return index_.sketch_ ? plan_.keep : plan_.candidates; }
+    size_t scan_kept() const { return index_.sketch_ ? plan_.keep : plan_.candidates; }
     void by_flat_scan();
-    void scan(size_t first, size_t count, size_t split, size_t splits, size_t limit, SearchWorker& worker);
-    void scan_spans(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t split,
-                    size_t splits, SearchWorker& worker);
-    void guess_floors(const SketchStore& store, ScanQuery* scans, BestList** lists, size_t count, size_t limit,
-                      SearchWorker& worker);
-    void cut(BestList& list, ScanQuery& scan);
+    void scan(size_t first, size_t count, size_t split, size_t splits, SearchWorker& worker);
+    void scan_spans(ScanQuery* scans, BestList** lists, size_t count, size_t split, size_t splits,
+                    SearchWorker& worker);
+    void guess_floors(ScanQuery* scans, BestList** lists, size_t count, size_t limit, SearchWorker& worker);
+    void add_outliers(ScanQuery& scan, const ScannedQuery& query);
+    void lower_sunk(ScanQuery& scan, const ScannedQuery& query);
+    void cut(BestList& list, ScanQuery& scan, const ScannedQuery& query);
 
     // search_cells.cpp
     void by_cells();
-    void choose_cells(size_t limit);
-    void best_cells(size_t q, size_t limit);
-    void scan_cells(size_t first, size_t count, size_t split, size_t splits, size_t limit, SearchWorker& worker);
+    void choose_cells();
+    void best_cells(size_t q, SearchWorker& worker);
+    void scan_cells(size_t first, size_t count, size_t split, size_t splits, SearchWorker& worker);
     template <class List>
-    void scan_cell(size_t cell, ScanQuery* scans, size_t count, List list);
+    void scan_cell(size_t cell, ScanQuery* scans, size_t count, List full);
     int32_t* scores_of(size_t q) { return cell_scores_.data() + q * index_.cells_->count(); }
 
     // search_rerank.cpp
@@ -78,6 +85,7 @@ private:
     std::vector<SearchWorker>& workers_;
     std::vector<BestList>& lists_;
     std::vector<std::vector<uint32_t>>& ids_;
+    std::vector<std::vector<uint32_t>>& excluded_;
     std::vector<std::vector<float>>& logits_;
     std::vector<int32_t>& cell_scores_;
     std::vector<std::vector<uint32_t>>& cell_lists_;

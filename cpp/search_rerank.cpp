@@ -1,10 +1,10 @@
 // A second, better order of what tables or scan found: by a longer sketch, or by votes with norm and bias.
 #include <algorithm>
-#include <cmath>
 #include <span>
 
 #include "search.h"
 #include "thread_pool.h"
+#include "vector_norm.h"
 
 namespace manyclass {
 
@@ -15,38 +15,36 @@ void Search::refine() {
     parallel_for(count_ * splits, plan_.threads, [&](size_t task, size_t worker) {
         const size_t q = task / splits, n = ids_[q].size(), split = task % splits;
         const uint32_t* ids = ids_[q].data();
-        lists_[task].start(plan_.candidates, plan_.candidates);
+        lists_[task].start(wanted(q, plan_.candidates), plan_.candidates);
         score_by_sketch(q, {ids + n * split / splits, ids + n * (split + 1) / splits}, lists_[task], workers_[worker]);
     });
-    gather_lists(splits, false);
+    gather_lists(splits, plan_.candidates, false);
 }
 
 void Search::score_by_sketch(size_t q, std::span<const uint32_t> ids, BestList& list, SearchWorker& worker) {
     const Sketcher& sketcher = index_.sketch_->sketcher;
-    const SketchStore& store = index_.sketch_->store;
-    SketchQuery& sketch = worker.sketch[0];
-    sketcher.encode_query(query(q), store.factor_scale(), store.bias_scale(), false, sketch);
+    const SketchRecords& store = index_.sketch_->store;
+    sketcher.encode_query(query(q), worker.sketch);
     constexpr size_t ahead = 24;
-    const int gain = sketcher.gain();
-    int floor = -32769;
+    uint64_t edge = BestList::kNoEdge;
     for (size_t i = 0; i < ids.size(); ++i) {
         if (i + ahead < ids.size()) __builtin_prefetch(store.record(ids[i + ahead]));
-        const int score = store.score(ids[i], sketch, gain);
-        if (score < floor || removed(ids[i])) continue;
-        if (list.count == list.capacity()) floor = list.cut(false);
-        list.push(best_first_key(score, ids[i]));
+        const uint64_t key = best_first(store.score(ids[i], worker.sketch), ids[i]);
+        if (key >> 32 > edge) continue;
+        if (list.count == list.capacity()) edge = list.cut(false);
+        list.push(key);
     }
     list.cut(false);
 }
 
 // Norm- and bias-aware order of the voted and the always-candidates: |x| |w| f(votes) + bias.
 void Search::rescore(size_t q, BestList& list, SearchWorker& worker) {
-    const float length = std::sqrt(kernels_.sum_squares(query(q), index_.shape_.features));
+    const float length = vector_norm(query(q), index_.shape_.features);
     const auto& weights = index_.vote_weights_;
     std::vector<uint64_t>& ranked = worker.ranked;
     ranked.assign(worker.voted.begin(), worker.voted.end());
     const auto by_id = [](uint64_t key, uint32_t id) { return key_id(key) < id; };
-    for (const uint32_t id : index_.always_) {
+    for (const uint32_t id : index_.always_.ids()) {
         const uint64_t* at = std::lower_bound(worker.voted.begin(), worker.voted.end(), id, by_id);
         if (at == worker.voted.end() || key_id(*at) != id) ranked.push_back(best_first_key(0, id));
     }
@@ -56,12 +54,11 @@ void Search::rescore(size_t q, BestList& list, SearchWorker& worker) {
         const float score = length * (index_.norms_[id] * weights[votes]) + index_.bias_[id];
         key = best_first(score, id);
     }
-    const size_t keep = std::min(plan_.candidates, ranked.size());
+    const size_t keep = std::min(wanted(q, plan_.candidates), ranked.size());
     std::nth_element(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(keep), ranked.end());
     ranked.resize(keep);
-    if (!out_.classes) std::sort(ranked.begin(), ranked.end());
-    for (size_t i = 0; i < keep; ++i)
-        list.push(best_first_key(-static_cast<int>(std::min<size_t>(i, 32768)), key_id(ranked[i])));
+    if (!out_.classes || !excluded_[q].empty()) std::sort(ranked.begin(), ranked.end());
+    for (size_t i = 0; i < keep; ++i) list.push(best_first_key(-static_cast<int>(i), key_id(ranked[i])));
 }
 
 }  // namespace manyclass

@@ -16,7 +16,8 @@ constexpr size_t kQueryBlock = 64;  // queries per turn under the lock
 struct SearchWorker {
     QueryWinners winners;
     ProbeList probes;
-    std::vector<SketchQuery> sketch;
+    SketchQuery sketch;
+    std::vector<ScannedQuery> scanned;
     std::vector<ScanQuery> scans;
     std::vector<uint64_t> asking;  // for each cell, one bit per query that scans it
     std::vector<uint16_t> counters;
@@ -28,10 +29,12 @@ struct SearchWorker {
 
 struct SearchScratch {
     std::vector<SearchWorker> workers;
-    std::vector<BestList> lists;             // what each (query, share of the classes) found
-    std::vector<std::vector<uint32_t>> ids;  // candidates of each query
+    std::vector<BestList> lists;                  // what each (query, share of the classes) found
+    std::vector<std::vector<uint32_t>> ids;       // candidates of each query
+    std::vector<std::vector<uint32_t>> excluded;  // what each query must not find, ascending
     std::vector<std::vector<float>> logits;
     std::vector<int32_t> cell_scores;               // [query][cell]
+    std::vector<double> top_biases;                 // of each cell
     std::vector<std::vector<uint32_t>> cell_lists;  // cells that each query scans, some of the best first
     std::vector<uint32_t> starts, next, pairs;      // candidates sorted by class
     std::vector<float> sums;

@@ -7,21 +7,22 @@
 namespace manyclass {
 
 void Search::by_tables(size_t q, size_t split, size_t splits, BestList& list, SearchWorker& worker) {
-    list.start(plan_.candidates, plan_.candidates);
+    list.start(wanted(q, plan_.candidates), plan_.candidates);
     worker.hits.clear();
-    worker.voted.start(plan_.keep, 4 * kBlock);
+    worker.voted.start(wanted(q, plan_.keep), 4 * kBlock);
     const bool hashed = index_.hasher_->hash_query(query(q), worker.winners);  // a constant query has no codes
     if (hashed && plan_.probes > 1) {
         worker.probes.plan(*index_.hasher_, worker.winners, *index_.tables_, index_.shape_.skip_silent, plan_.probes,
-                           plan_.keep);
+                           wanted(q, plan_.keep));
         worker.probes.read(*index_.tables_, split, splits, worker.hits);
         if (!index_.sketch_) count_hits(worker);
     } else if (hashed) {
         count_votes(worker);
     }
     if (index_.sketch_) {
+        const std::vector<uint32_t>& always = index_.always_.ids();
         for (const uint64_t key : worker.voted) worker.hits.push_back(key_id(key));
-        if (split == 0) worker.hits.insert(worker.hits.end(), index_.always_.begin(), index_.always_.end());
+        if (split == 0) worker.hits.insert(worker.hits.end(), always.begin(), always.end());
         drop_repeats(worker);
         return score_by_sketch(q, worker.hits, list, worker);
     }

@@ -22,9 +22,9 @@ void Search::count_votes(SearchWorker& worker) {
             at = kernels_.scan_counters(worker.counters.data(), at, n, static_cast<uint16_t>(std::max(floor, 0)),
                                         static_cast<uint32_t>(first), worker.voted.data(), &worker.voted.count,
                                         worker.voted.capacity());
-            if (at < n) floor = std::max(floor, worker.voted.cut());
+            if (at < n) floor = std::max(floor, rank_score(worker.voted.cut()));
         }
-        floor = std::max(floor, worker.voted.cut());
+        floor = std::max(floor, rank_score(worker.voted.cut()));
     }
 }
 

@@ -80,20 +80,27 @@ def exported_codes(index: ClassIndex) -> Array:
     return codes
 
 
-def exported_sketch(index: ClassIndex, kind: str) -> tuple[Array, Array, Array]:
-    """Return sign bits, factors and biases of every class; kind: scan or sketch."""
+def exported_sketch(index: ClassIndex, kind: str) -> tuple[Array, Array]:
+    """Return sign bits and factors of every class; kind: scan or sketch."""
     bits = index.config.scan_bits if kind == "scan" else index.config.sketch_bits
-    codes = np.empty((index.classes, bits // 8), np.uint8)
+    codes, factors = np.empty((index.classes, bits // 8), np.uint8), np.empty(index.classes, np.float32)
+    core = index.state.core
+    (core.export_scan if kind == "scan" else core.export_sketch)(codes, factors)
+    return codes, factors
+
+
+def exported_weights(index: ClassIndex) -> tuple[Array, Array]:
+    """Return factors and biases of every class as the scan has them: 16-bit fractions of the scales."""
     factors, biases = np.empty(index.classes, np.int16), np.empty(index.classes, np.int16)
-    index.state.core.export_sketch(kind, codes, factors, biases)
-    return codes, factors, biases
+    index.state.core.export_weights(factors, biases)
+    return factors, biases
 
 
-def exported_cells(index: ClassIndex) -> Array:
-    """Return the cell of every class."""
-    cells = np.empty(index.classes, np.uint16)
-    index.state.core.export_cells(cells)
-    return cells
+def exported_cells(index: ClassIndex) -> tuple[Array, Array]:
+    """Return the cell of every class, and how far it is from the centre."""
+    cells, distances = np.empty(index.classes, np.uint16), np.empty(index.classes, np.float32)
+    index.state.core.export_cells(cells, distances)
+    return cells, distances
 
 
 def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options: Any) -> dict[str, Array]:
@@ -110,11 +117,14 @@ def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options:
         kept["votes"] = np.stack([index.votes(query) for query in queries])
     for kind, bits in (("scan", index.config.scan_bits), ("sketch", index.config.sketch_bits)):
         if bits:
-            names = (f"{kind} bits", f"{kind} factors", f"{kind} biases")
-            kept |= dict(zip(names, exported_sketch(index, kind), strict=True))
-            kept[f"{kind} scales"] = np.array(index.state.core.sketch_scales(kind))
+            kept |= dict(zip((f"{kind} bits", f"{kind} factors"), exported_sketch(index, kind), strict=True))
+    if index.config.scan_bits:
+        kept |= dict(zip(("scan weights", "scan biases"), exported_weights(index), strict=True))
+        kept |= {"scan scales": np.array(index.state.core.scan_scales()), "outliers": index.state.core.outliers()}
     if index.config.cells:
-        kept |= {"cells": exported_cells(index), "cell radii": index.state.core.cell_radii()}
+        kept |= dict(zip(("cells", "distances"), exported_cells(index), strict=True))
+        kept["cell radii"] = index.state.core.cell_radii()
+    kept |= {"always": index.state.always, "always known": index.state.core.always_known()}
     return kept
 
 

@@ -22,7 +22,7 @@ def nearest_by_definition(index: ClassIndex, rows: Array, bias: Array) -> Array:
     """Return which centre is nearest in float64, from the centres alone."""
     centres = index.state.centres
     assert centres is not None
-    points = np.concatenate([rows - index.state.core.centre("scan"), bias[:, None]], axis=1).astype(np.float64)
+    points = np.concatenate([rows - index.state.core.centre(), bias[:, None]], axis=1).astype(np.float64)
     ends = np.concatenate([centres.levels * centres.scale, centres.biases[:, None]], axis=1)
     return ((points[:, None] - ends[None]) ** 2).sum(-1).argmin(1)
 
@@ -52,7 +52,7 @@ def test_centres_do_not_depend_on_backend_threads_or_instruction_set(
         np.testing.assert_array_equal(index.state.centres.levels, first.levels)
         np.testing.assert_array_equal(index.state.centres.biases, first.biases)
         assert index.state.centres.scale == first.scale
-        np.testing.assert_array_equal(exported_cells(index), exported_cells(seen[0]))
+        np.testing.assert_array_equal(exported_cells(index)[0], exported_cells(seen[0])[0])
 
 
 def test_another_seed_finds_other_centres() -> None:
@@ -67,7 +67,7 @@ def test_classes_are_in_the_cell_of_the_nearest_centre() -> None:
     rows, _ = clustered(500, 16)
     bias = 3 * np.random.default_rng(1).normal(size=500).astype(np.float32)
     index = ClassIndex.build(rows, bias=bias, config=HashConfig.flat_sketch(32, cells=20))
-    assert (exported_cells(index) == nearest_by_definition(index, rows, bias)).mean() > 0.98  # but for rounding
+    assert (exported_cells(index)[0] == nearest_by_definition(index, rows, bias)).mean() > 0.98  # but for rounding
 
 
 @pytest.mark.parametrize("features", [1, 15, 16, 17, 384, 1040, 1041, 4096])
@@ -78,7 +78,8 @@ def test_products_are_exact_at_their_largest(features: int, simd: None) -> None:
     query = np.ones(features, np.float32)
     expected = 127 * (levels.astype(np.int64) @ np.ones(features, np.int64))
     np.testing.assert_array_equal(
-        _cells.scores(query, Centres(levels, np.zeros(3, np.float32), 1.0), np.zeros(3)), expected
+        _cells.scores(query, Centres(levels, np.zeros(3, np.float32), 1.0), np.zeros(3, np.float32), np.zeros(3)),
+        expected,
     )
     for name in _native.available_simd():
         _native.use_simd(name)
@@ -146,7 +147,7 @@ def test_a_class_that_moved_is_found_where_it_is_now() -> None:
     index = ClassIndex.build(rows.copy(), config=HashConfig.flat_sketch(256, cells=50))
     for shift in (1, 300, 777):
         index.refresh(slice(None), rows=np.roll(rows, shift, axis=0))
-        moved = exported_cells(index)
+        moved = exported_cells(index)[0]
         np.testing.assert_array_equal(moved, nearest_by_backend(index))
         np.testing.assert_array_equal(np.bincount(moved, minlength=50).sum(), 1_000)
         best = dense_logits(index.rows, None, queries).argmax(1)
@@ -155,7 +156,7 @@ def test_a_class_that_moved_is_found_where_it_is_now() -> None:
 
 def nearest_by_backend(index: ClassIndex) -> Array:
     cells = np.empty(index.classes, np.uint16)
-    residuals = index.rows[: index.classes] - index.state.core.centre("scan")
+    residuals = index.rows[: index.classes] - index.state.core.centre()
     index.state.core.nearest_cells(residuals, index.state.core.bias(), 1, cells)
     return cells
 
@@ -163,7 +164,7 @@ def nearest_by_backend(index: ClassIndex) -> Array:
 def test_many_small_changes_end_as_one_large_one() -> None:
     """Blocks that fill, empty and are used again: every class is in one place, with all that is stored for it."""
     rows, queries = clustered(400, 12)
-    config = HashConfig.flat_sketch(64, cells=7, cell_reach=20)  # all cells: their radii depend on what was in them
+    config = HashConfig.flat_sketch(64, cells=7)
     one, many = (ClassIndex.build(rows.copy(), config=config) for _ in range(2))
     rng = np.random.default_rng(3)
     for _ in range(200):
@@ -174,9 +175,7 @@ def test_many_small_changes_end_as_one_large_one() -> None:
     final = many.rows[: many.classes].copy()
     one.append(final[400:])
     one.refresh(slice(None), rows=final)
-    left, right = integers(one, queries), integers(many, queries)
-    assert (left.pop("cell radii") <= right.pop("cell radii")).all()
-    assert_same(left, right)
+    assert_same(integers(one, queries), integers(many, queries))
 
 
 # Settings

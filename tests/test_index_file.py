@@ -14,10 +14,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import PIPELINES, Array, assert_same, exported_codes, exported_sketch, integers, problem
+from cases import (
+    PIPELINES,
+    Array,
+    assert_same,
+    exported_cells,
+    exported_codes,
+    exported_sketch,
+    exported_weights,
+    integers,
+    problem,
+)
 from fuzz_loader import put_together, take_apart
 
 from manyclass import ClassIndex, CorruptFileError, FileError, FileVersionError, HashConfig, ManyclassError
+from manyclass._section_file import read_sections, write_sections
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = ["", "ASCII", "Größe", "木", "😀", "line\nbreak", "nul\0byte", "lone \ud800 surrogate"]
@@ -170,7 +181,7 @@ def test_noise_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_and_another_kind_of_file_are_told_apart_from_damage(tmp_path: Path) -> None:
     path = tmp_path / "index.mc"
     content = bytearray(small_file(path))
-    struct.pack_into("<I", content, 8, 2)
+    struct.pack_into("<I", content, 8, 3)
     struct.pack_into("<I", content, 28, zlib.crc32(content[:28]))
     path.write_bytes(content)
     with pytest.raises(FileVersionError, match="upgrade manyclass"):
@@ -211,7 +222,15 @@ HOSTILE = [
     ("paper", "names", np.full(70, 0xFF, np.uint8)),
     ("paper", "name_ends", np.arange(70, 0, -1, dtype=np.uint64)),
     ("paper", "name_ends", np.full(70, 2**64 - 1, np.uint64)),
+    ("paper", "bias", np.full(70, np.inf, np.float32)),
+    ("re-score", "always_rule", np.array([np.nan, 0.0])),
+    ("re-score", "always_rule", np.array([1.0, np.nan])),
     ("flat sketch", "centre", np.full(16, np.inf, np.float32)),
+    ("flat sketch", "scan_factors", np.full(70, -1, np.float32)),
+    ("flat sketch, re-ranked", "sketch_factors", np.full(70, np.inf, np.float32)),
+    ("cells", "cells", np.full(70, 9, np.uint16)),
+    ("cells", "cell_distances", np.full(70, -1, np.float32)),
+    ("cells", "cell_distances", np.full(70, np.nan, np.float32)),
 ]
 
 
@@ -310,11 +329,12 @@ def test_a_file_without_classes_cannot_ask_for_many_features(tmp_path: Path) -> 
 # Old files
 
 
-def test_the_golden_file_gives_the_stored_answer() -> None:
-    stored = json.loads((GOLDEN / "index-v1.json").read_text())
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_golden_file_gives_the_stored_answer(version: int) -> None:
+    stored = json.loads((GOLDEN / f"index-v{version}.json").read_text())
     queries = np.array(stored["queries"], np.float32)
     for mmap in (False, True):
-        index = ClassIndex.load(GOLDEN / "index-v1.mc", mmap=mmap)
+        index = ClassIndex.load(GOLDEN / f"index-v{version}.mc", mmap=mmap)
         np.testing.assert_array_equal(index.retrieve(queries)[0], stored["candidates"])
         found = index.search(queries, 5)
         np.testing.assert_array_equal(found.classes, stored["classes"])
@@ -326,13 +346,45 @@ def test_the_golden_file_gives_the_stored_answer() -> None:
 def test_the_golden_file_hashes_as_today() -> None:
     """The generator behind windows and signs is part of the format: re-hashing an old file must change nothing."""
     index = ClassIndex.load(GOLDEN / "index-v1.mc")
-    codes, (bits, factors, biases) = exported_codes(index), exported_sketch(index, "sketch")
+    codes, (bits, factors) = exported_codes(index), exported_sketch(index, "sketch")
     index.refresh(slice(None))
     np.testing.assert_array_equal(exported_codes(index), codes)
-    for before, after in zip((bits, biases), exported_sketch(index, "sketch")[::2], strict=True):
-        np.testing.assert_array_equal(before, after)
-    assert np.abs(exported_sketch(index, "sketch")[1] - factors).max() <= 1  # were rounded when the scale grew
+    np.testing.assert_array_equal(exported_sketch(index, "sketch")[0], bits)
+    np.testing.assert_allclose(exported_sketch(index, "sketch")[1], factors, atol=2e-4)  # were 16-bit fractions
 
 
-def test_the_golden_file_is_small() -> None:
-    assert (GOLDEN / "index-v1.mc").stat().st_size < 20_000
+def test_the_second_golden_file_goes_on_as_the_index_it_was_made_from() -> None:
+    """With cells, a mask, an outlier and a scan: all that format 2 added."""
+    index = ClassIndex.load(GOLDEN / "index-v2.mc")
+    before = {kind: exported_sketch(index, kind) for kind in ("scan", "sketch")}
+    cells = exported_cells(index)
+    index.refresh(slice(None))
+    for kind, kept in before.items():
+        for left, right in zip(kept, exported_sketch(index, kind), strict=True):
+            np.testing.assert_array_equal(left, right)
+    for left, right in zip(cells, exported_cells(index), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert 9 in index.state.core.outliers()
+    assert index.state.core.bias()[11] == -np.inf
+
+
+def test_an_old_scan_with_cells_loads_from_its_fractions_and_radii(tmp_path: Path) -> None:
+    """What format 1 had of a scan and its cells, made from an index of today."""
+    rows, bias, queries = problem(70, 16)
+    index = ClassIndex.build(rows, bias=bias, config=PIPELINES["cells"])
+    index.save(tmp_path / "index.mc")
+    meta, arrays = read_sections(tmp_path / "index.mc", "manyclass index")
+    arrays["scan_factors"], arrays["scan_biases"] = exported_weights(index)
+    arrays["cell_radii"] = index.state.core.cell_radii().astype(np.float64)
+    del arrays["cell_distances"]
+    write_sections(tmp_path / "old.mc", "manyclass index", meta, arrays)
+    old = ClassIndex.load(tmp_path / "old.mc")
+    np.testing.assert_array_equal(old.retrieve(queries, 12)[0], index.retrieve(queries, 12)[0])
+    for each in (old, index):
+        each.refresh(slice(None))
+    assert_same(integers(old, queries), integers(index, queries))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_golden_files_are_small(version: int) -> None:
+    assert (GOLDEN / f"index-v{version}.mc").stat().st_size < 20_000

@@ -3,6 +3,7 @@
 Long because every kind of change is tested alone and beside searches.
 """
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -25,6 +26,7 @@ from cases import (
 )
 
 from manyclass import ClassIndex, HashConfig
+from manyclass._validation import check_biases, check_excluded, check_ids
 
 WITHOUT_SKETCH = [name for name, config in PIPELINES.items() if not (config.scan_bits or config.sketch_bits)]
 WITH_TABLES = [name for name, config in PIPELINES.items() if config.bands]
@@ -392,3 +394,63 @@ def test_the_reference_can_be_updated_too() -> None:
         index = ClassIndex.build(rows, bias=bias, config=PIPELINES["probes and sketch"])
     index.refresh([3], rows=3 * queries[:1])
     assert 3 in index.search(queries[0], 3).classes
+
+
+# Limits
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_an_append_of_several_slices_is_many_appends(pipeline: str) -> None:
+    rows, bias = normal(3_000, 24), normal(3_000, seed=1)
+    config = PIPELINES[pipeline]
+    one, many = (ClassIndex.build(rows[:100].copy(), bias=bias[:100], config=config) for _ in range(2))
+    assert one.append(rows[100:], bias=bias[100:], threads=2) == range(100, 3_000)
+    for begin in range(100, 3_000, 1_024):
+        many.append(rows[begin : min(3_000, begin + 1_024)], bias=bias[begin : begin + 1_024], threads=1)
+    assert_same(integers(one, rows[:9]), integers(many, rows[:9]))
+
+
+def test_a_large_append_takes_little_memory_beside_what_it_adds() -> None:
+    """300,000 encoded rows of the paper's 3000 codes would take 1.2 GB at once."""
+    program = """
+import resource
+import numpy as np
+import manyclass as mc
+
+rows = np.random.default_rng(0).normal(size=(300_000, 16)).astype(np.float32)
+index = mc.ClassIndex.build(rows[:1000], config=mc.HashConfig.flat_sketch(4096))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+index.append(rows)
+grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+print(grown, sum(index.memory_report().values()) * index.classes / 2**20)
+"""
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    grown, needed = map(float, done.stdout.split())
+    assert grown < 3.2 * needed  # an array that grows is there twice for a moment
+
+
+def test_ids_are_checked_on_a_copy() -> None:
+    """Another thread may change the caller's array at any moment after the check."""
+    ids = np.arange(5)
+    assert not np.shares_memory(check_ids("ids", ids, 10), ids)
+    assert not np.shares_memory(check_excluded("exclude", ids[None], 10, 1, False), ids)
+    bias = np.zeros(5, np.float32)
+    assert not np.shares_memory(check_biases("bias", bias, 5), bias)
+    index = ClassIndex.build(normal(100, 16), config=HashConfig.flat_sketch(32))
+    stop = threading.Event()
+    wild = np.zeros(50, np.int64)
+
+    def change() -> None:
+        while not stop.is_set():
+            wild[:] = 2**40
+            wild[:] = np.arange(50)
+
+    worker = threading.Thread(target=change)
+    worker.start()
+    for _ in range(300):
+        with contextlib.suppress(ValueError):
+            index.state.core.refresh(wild, None, None, 1)  # past Python's copy: the core makes its own
+    stop.set()
+    worker.join()
+    assert (index.search(normal(5, 16), 3).classes >= 0).all()

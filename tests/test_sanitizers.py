@@ -66,6 +66,11 @@ def test_searching_while_another_thread_updates_is_clean(sanitizers: str) -> Non
     assert printed.count("rounds") == 8
 
 
+def test_memory_that_runs_out_leaves_the_index_as_it_was() -> None:
+    printed = run([build("address,undefined", "memory_driver") / "memory_driver"], UBSAN_OPTIONS="print_stacktrace=1")
+    assert printed.count("allocations") == 3 * 8
+
+
 def test_the_thread_sanitizer_notices_a_race(tmp_path: Path) -> None:
     source = tmp_path / "race.cpp"
     source.write_text(  # many times: two single steps may by chance be so far apart that the sanitizer forgot the first

@@ -116,7 +116,8 @@ VECTORS: Awkward = {
     **FLOATS,
     "broadcast": (lambda x: np.broadcast_to(x[:1], x.shape), EXACT),
     "fortran": (np.asfortranarray, EXACT),
-    "squared norm beyond float32": (lambda x: with_value(x, 1e20), VALUE),
+    "huge element": (lambda x: with_value(x, 1e30), EXACT),
+    "norm beyond float32": (lambda x: np.full_like(x, 3e38), VALUE),
     "3-d": (lambda x: x[None], VALUE),
     "too few features": (lambda x: x[:, :-1], VALUE),
     "too many features": (lambda x: np.concatenate([x, x], 1), VALUE),
@@ -124,6 +125,11 @@ VECTORS: Awkward = {
 }
 BIASES: Awkward = {
     **FLOATS,
+    "-inf": (lambda x: with_value(x, -np.inf), EXACT),  # masks the class
+    "-inf of float64": (lambda x: with_value(x, -np.inf).astype(np.float64), EXACT),
+    "below float32": (lambda x: with_value(x, -1e300), VALUE),
+    "huge": (lambda x: with_value(x, 1e9), EXACT),
+    "far below": (lambda x: with_value(x, -1e9), EXACT),
     "broadcast": (lambda x: np.broadcast_to(x[:1], x.shape), EXACT),
     "too short": (lambda x: x[:-1], VALUE),
     "too long": (lambda x: np.append(x, x), VALUE),
@@ -161,7 +167,8 @@ BUILT_ROWS: Awkward = {
     **ROW_VIEWS,
     "NaN": (lambda x: with_value(x, np.nan), VALUE),
     "inf": (lambda x: with_value(x, np.inf), VALUE),
-    "squared norm beyond float32": (lambda x: with_value(x, 1e20), VALUE),
+    "huge element": (lambda x: with_value(x, 1e30), EXACT),
+    "norm beyond float32": (lambda x: np.full_like(x, 3e38), VALUE),
     "beyond float32": (lambda x: with_value(x, 1e300), VALUE),
 }
 IDS: Awkward = {
@@ -181,6 +188,26 @@ IDS: Awkward = {
     "2-d": (lambda x: x[:, None], VALUE),
     "ragged": (lambda x: [[1], [2, 3]], VALUE),
 }
+EXCLUDED: Awkward = {
+    **LAYOUTS,
+    **NOT_NUMBERS,
+    **{dtype: (lambda x, dtype=dtype: x.astype(dtype), EXACT) for dtype in ("int8", "int32", ">i8")},
+    "None": (lambda x: None, EXACT),
+    "nothing": (lambda x: x[:, :0], EXACT),
+    "padding alone": (lambda x: np.full_like(x, -1), EXACT),
+    "the same id twice": (lambda x: np.concatenate([x, x], 1), EXACT),
+    "every class": (lambda x: np.tile(np.arange(CLASSES), (len(x), 1)), EXACT),
+    "float": (lambda x: x.astype(np.float32), TYPE),
+    "-2": (lambda x: x - 3, VALUE),
+    "N": (lambda x: np.where(x == 1, CLASSES, x), VALUE),
+    "2**63 - 1": (lambda x: np.where(x == 1, 2**63 - 1, x), VALUE),
+    "too few queries": (lambda x: x[:-1], VALUE),
+    "1-d for many queries": (lambda x: x[0], VALUE),
+    "0-d": (lambda x: 3, VALUE),
+    "3-d": (lambda x: x[None], VALUE),
+    "ragged": (lambda x: [[1], [2, 3]], VALUE),
+}
+LEFT_OUT = np.array([[1, -1, 5], [-1, -1, -1], [7, 1, 3], [2, -1, -1], [1, 2, 3]])
 COUNTS: Awkward = {
     "ordinary": (lambda x: x, EXACT),
     "int64": (np.int64, EXACT),
@@ -285,6 +312,15 @@ ENTRIES: list[tuple[str, Awkward, list[Entry]]] = [
         ],
     ),
     ("labels", IDS, [("check", np.arange(5), does(lambda w, x: w.index.check(QUERIES, x)))]),
+    (
+        "exclude",
+        EXCLUDED,
+        [
+            ("search", LEFT_OUT, does(lambda w, x: w.index.search(QUERIES, 3, exclude=x))),
+            ("retrieve", LEFT_OUT, does(lambda w, x: w.index.retrieve(QUERIES, 3, exclude=x))),
+            ("shortlist", LEFT_OUT, does(lambda w, x: w.index.shortlist(QUERIES, 3, exclude=x))),
+        ],
+    ),
     (
         "k",
         COUNTS,

@@ -7,8 +7,8 @@
 namespace manyclass::MANYCLASS_ISA {
 
 float largest_magnitude(const float*, size_t);
-float sum_squares(const float*, size_t);
-float sum_magnitudes(const float*, size_t);
+double sum_squares(const float*, size_t);
+double sum_magnitudes(const float*, size_t);
 void load_row(const void*, RowType, size_t, float*);
 void fast_keys(const float*, size_t, float, int16_t*);
 void exact_keys(const float*, size_t, int32_t*);

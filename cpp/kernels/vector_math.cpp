@@ -8,8 +8,8 @@ constexpr size_t kLanes = 16;
 
 // Sixteen running sums, folded 8+8, 4+4, 2+2, 1+1: the order that _reference/vector_math.py spells out.
 template <class Term>
-float lane_sum(size_t n, Term term) {
-    float sums[kLanes] = {};
+double lane_sum(size_t n, Term term) {
+    double sums[kLanes] = {};
     size_t i = 0;
     for (; i + kLanes <= n; i += kLanes)
         for (size_t lane = 0; lane < kLanes; ++lane) sums[lane] += term(i + lane);
@@ -74,12 +74,12 @@ float largest_magnitude(const float* x, size_t n) {
     return out;
 }
 
-float sum_squares(const float* x, size_t n) {
-    return lane_sum(n, [x](size_t i) { return x[i] * x[i]; });
+double sum_squares(const float* x, size_t n) {
+    return lane_sum(n, [x](size_t i) { return static_cast<double>(x[i]) * x[i]; });
 }
 
-float sum_magnitudes(const float* x, size_t n) {
-    return lane_sum(n, [x](size_t i) { return magnitude(x[i]); });
+double sum_magnitudes(const float* x, size_t n) {
+    return lane_sum(n, [x](size_t i) { return static_cast<double>(magnitude(x[i])); });
 }
 
 void load_row(const void* row, RowType type, size_t n, float* out) {

@@ -10,12 +10,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._typical import SLACK, all_but_a_few, lengths, typical_rows
 from manyclass._windows_and_signs import permutation
 from manyclass.config import HashConfig
 
 LEVELS = 127  # a coordinate of a centre is a whole number in [-127, 127]
 SAMPLE_PER_CELL = 32  # more rows, or more rounds, find centres that are hardly better
 ROUNDS = 6
+WIDEST_BIAS = 64  # lengths of a row: a bias beyond that would leave no room for the rows among the coordinates
 Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Nearest = Callable[[Floats, Floats, "Centres"], npt.NDArray[np.integer]]
@@ -49,12 +51,9 @@ def find_centres(
     origin: the mean row, which is taken off every row. nearest: returns the cell of each of some (residuals, biases).
     """
     cells = config.cells
-    step = max(1, len(rows) // (SAMPLE_PER_CELL * cells))
-    with np.errstate(invalid="ignore", over="ignore"):
-        sample = np.nan_to_num(rows[::step].astype(np.float32) - origin, posinf=0.0, neginf=0.0)
+    sample, sample_bias = _sample(rows, bias, origin, SAMPLE_PER_CELL * cells)
     if not len(sample):
         return Centres(np.zeros((cells, rows.shape[1]), np.int8), np.zeros(cells, np.float32), 0.0)
-    sample_bias = np.zeros(len(sample), np.float32) if bias is None else np.ascontiguousarray(bias[::step])
     points = np.concatenate([sample, sample_bias[:, None]], axis=1).astype(np.float64)
     unit = float(np.abs(points).max()) / 2**30 or 1.0
     fixed = np.rint(points / unit).astype(np.int32)
@@ -68,6 +67,21 @@ def find_centres(
         starts = (np.cumsum(counts) - counts)[filled]
         means[filled] = np.add.reduceat(fixed[order], starts, axis=0, dtype=np.int64) / counts[filled, None]
     return _rounded(means, unit)
+
+
+def _sample(rows: npt.NDArray[Any], bias: Floats | None, origin: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return some rows minus the origin, and biases: none far longer than nearly all, nor biases far beyond them."""
+    step = max(1, len(rows) // size)
+    with np.errstate(invalid="ignore", over="ignore"):
+        sample = rows[::step].astype(np.float32) - origin
+        kept = typical_rows(sample)
+    sample_bias = np.zeros(len(sample), np.float32) if bias is None else bias[::step]
+    kept &= sample_bias != -np.inf
+    sample, sample_bias = sample[kept], sample_bias[kept]
+    if len(sample):
+        limit = max(SLACK * abs(all_but_a_few(sample_bias)), WIDEST_BIAS * float(np.median(lengths(sample))))
+        sample_bias = np.clip(sample_bias, -limit, limit).astype(np.float32)
+    return sample, np.ascontiguousarray(sample_bias)
 
 
 def _rounded(means: Doubles, unit: float) -> Centres:

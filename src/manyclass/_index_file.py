@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._cell_centres import Centres
-from manyclass._index_state import IndexState
+from manyclass._index_state import IndexState, likeliest_by_norm_and_bias
 from manyclass._section_file import BF16, read_sections, write_sections
 from manyclass._validation import ROW_TYPES
 from manyclass.config import MAX_CLASSES, MAX_FEATURES, HashConfig
@@ -39,8 +39,8 @@ def index_settings(index: "ClassIndex") -> dict[str, Any]:
     """Return the few numbers an index is made of beside its arrays."""
     state, config = index.state, index.config
     meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": index.classes}
-    for kind, _ in _sketches(config):
-        meta[f"{kind}_scales"] = list(state.core.sketch_scales(kind))
+    if config.scan_bits:
+        meta["scan_scales"] = list(state.core.scan_scales())
     if state.centres is not None:
         meta["cell_scale"] = state.centres.scale
     return meta
@@ -57,17 +57,16 @@ def index_arrays(index: "ClassIndex") -> Arrays:
         core.export_codes(codes)
         arrays["codes"] = codes.astype(np.uint16) if config.bucket_bits < 16 else codes
     for kind, bits in _sketches(config):
-        codes = np.empty((count, bits // 8), np.uint8)
-        factors, biases = np.empty(count, np.int16), np.empty(count, np.int16)
-        core.export_sketch(kind, codes, factors, biases)
-        arrays |= {kind: codes, f"{kind}_factors": factors, f"{kind}_biases": biases, "centre": core.centre(kind)}
+        codes, factors = np.empty((count, bits // 8), np.uint8), np.empty(count, np.float32)
+        (core.export_scan if kind == "scan" else core.export_sketch)(codes, factors)
+        arrays |= {kind: codes, f"{kind}_factors": factors, "centre": core.centre()}
     if state.centres is not None:
-        cells = np.empty(count, np.uint16)
-        core.export_cells(cells)
-        arrays |= {"cells": cells, "cell_centres": state.centres.levels, "cell_biases": state.centres.biases}
-        arrays["cell_radii"] = core.cell_radii()
+        cells, distances = np.empty(count, np.uint16), np.empty(count, np.float32)
+        core.export_cells(cells, distances)
+        arrays |= {"cells": cells, "cell_distances": distances}
+        arrays |= {"cell_centres": state.centres.levels, "cell_biases": state.centres.biases}
     if config.always:
-        arrays["always"] = state.always
+        arrays |= {"always": core.always_known().astype(np.int64), "always_rule": np.array(core.always_rule())}
     if config.rescore:
         arrays["vote_weights"] = state.vote_weights
     if index.names is not None:
@@ -130,19 +129,21 @@ def _restored_state(config: HashConfig, meta: dict[str, Any], arrays: Arrays, th
     state.bind(_loaded(rows, arrays["rows"].dtype))
     bias, norms = _array(arrays, "bias", np.float32, (count,)), _array(arrays, "norms", np.float32, (count,))
     removed = _array(arrays, "removed", np.uint8, (count,)) if "removed" in arrays else None
-    if not (np.isfinite(bias).all() and np.isfinite(norms).all()):
+    if not ((np.isfinite(bias) | (bias == -np.inf)).all() and np.isfinite(norms).all()):
         raise ValueError("biases or norms are not finite")
     state.core.set_state(bias, norms, removed)
     if config.bands:
-        _restore_tables(state, arrays, removed, threads)
-    for kind, bits in _sketches(config):
-        _restore_sketch(state, kind, bits, meta, arrays)
-    if config.cells:
-        _restore_cells(state, meta, arrays)
+        hidden = bias == -np.inf if removed is None else (bias == -np.inf) | (removed != 0)
+        _restore_tables(state, arrays, hidden, threads)
+    if config.scan_bits:
+        _restore_scan(state, meta, arrays)
+    if config.sketch_bits:
+        codes, factors = _sketch_arrays(state, "sketch", config.sketch_bits, meta, arrays)
+        state.core.import_sketch(codes, factors, _centre(state, arrays))
     return state
 
 
-def _restore_tables(state: IndexState, arrays: Arrays, removed: npt.NDArray[np.uint8] | None, threads: int) -> None:
+def _restore_tables(state: IndexState, arrays: Arrays, hidden: npt.NDArray[np.bool_], threads: int) -> None:
     """Fill the tables from the bucket numbers, and set what ranks the classes they give."""
     config = state.config
     narrow = config.bucket_bits < 16
@@ -150,14 +151,13 @@ def _restore_tables(state: IndexState, arrays: Arrays, removed: npt.NDArray[np.u
     codes = _array(arrays, "codes", np.uint16 if narrow else np.uint32, shape).astype(np.uint32)
     if narrow:
         codes[codes == ABSENT_NARROW] = ABSENT
-    if removed is not None:
-        codes[removed != 0] = ABSENT
+    codes[hidden] = ABSENT
     state.core.import_codes(codes, threads)
     if config.always:
         always = _array(arrays, "always", np.int64, (len(arrays["always"]),))
         if (np.diff(always) <= 0).any():
             raise ValueError("always-candidates are not in order")
-        state.set_always(always)
+        state.set_always(always, *_always_rule(state, arrays, always))
     if config.rescore:
         weights = _array(arrays, "vote_weights", np.float32, (config.bands + 1,))
         if not np.isfinite(weights).all():
@@ -169,35 +169,73 @@ def _sketches(config: HashConfig) -> list[tuple[str, int]]:
     return [(kind, bits) for kind, bits in (("scan", config.scan_bits), ("sketch", config.sketch_bits)) if bits]
 
 
-def _restore_sketch(state: IndexState, kind: str, bits: int, meta: dict[str, Any], arrays: Arrays) -> None:
-    count = state.classes
-    factor_scale, bias_scale = (float(scale) for scale in meta[f"{kind}_scales"])
-    if not (0 <= factor_scale < 1e40 and 0 <= bias_scale < 1e40):
-        raise ValueError("impossible sketch scales")
+def _always_rule(state: IndexState, arrays: Arrays, always: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """Return the scale and the floor by which classes join the always-candidates and leave them."""
+    if "always_rule" not in arrays:  # format 1
+        scale = likeliest_by_norm_and_bias(state)[1]
+        reach = state.core.norms()[always].astype(np.float64) * scale + state.core.bias()[always]
+        return scale, float(reach.min(initial=np.finfo(np.float64).max))
+    scale, floor = _array(arrays, "always_rule", np.float64, (2,)).tolist()
+    if not (0 <= scale < np.inf and not np.isnan(floor)):
+        raise ValueError("impossible rule for always-candidates")
+    return scale, floor
+
+
+def _centre(state: IndexState, arrays: Arrays) -> npt.NDArray[np.float32]:
     centre = _array(arrays, "centre", np.float32, (state.features,))
     if not np.isfinite(centre).all():
         raise ValueError("the centre is not finite")
-    codes = _array(arrays, kind, np.uint8, (count, bits // 8))
-    factors = _array(arrays, f"{kind}_factors", np.int16, (count,))
-    biases = _array(arrays, f"{kind}_biases", np.int16, (count,))
-    state.core.import_sketch(kind, codes, factors, biases, factor_scale, bias_scale, centre)
+    return centre
 
 
-def _restore_cells(state: IndexState, meta: dict[str, Any], arrays: Arrays) -> None:
+def _sketch_arrays(
+    state: IndexState, kind: str, bits: int, meta: dict[str, Any], arrays: Arrays
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.float32]]:
+    """Return the codes and the factors of a sketch."""
+    count = state.classes
+    if f"{kind}_biases" in arrays:  # format 1: factors and biases were fractions of two scales
+        fractions = _array(arrays, f"{kind}_factors", np.int16, (count,))
+        factors = (fractions * (_scales(kind, meta)[0] / 32768)).astype(np.float32)
+    else:
+        factors = _array(arrays, f"{kind}_factors", np.float32, (count,))
+    if not ((factors >= 0) & (factors < np.inf)).all():
+        raise ValueError("impossible factors of sketches")
+    return _array(arrays, kind, np.uint8, (count, bits // 8)), factors
+
+
+def _scales(kind: str, meta: dict[str, Any]) -> tuple[float, float]:
+    factor_scale, bias_scale = (float(scale) for scale in meta[f"{kind}_scales"])
+    if not (0 <= factor_scale < 1e40 and 0 <= bias_scale < 1e40):
+        raise ValueError("impossible sketch scales")
+    return factor_scale, bias_scale
+
+
+def _restore_scan(state: IndexState, meta: dict[str, Any], arrays: Arrays) -> None:
+    codes, factors = _sketch_arrays(state, "scan", state.config.scan_bits, meta, arrays)
+    cells = _restore_cells(state, meta, arrays) if state.config.cells else (None, None)
+    state.core.import_scan(codes, factors, *_scales("scan", meta), _centre(state, arrays), *cells)
+
+
+def _restore_cells(
+    state: IndexState, meta: dict[str, Any], arrays: Arrays
+) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.float32]]:
+    """Set the centres; return the cell of each class and its distance from the centre."""
     count, scale = state.config.cells, float(meta["cell_scale"])
     centres = _array(arrays, "cell_centres", np.int8, (count, state.features))
     biases = _array(arrays, "cell_biases", np.float32, (count,))
     cells = _array(arrays, "cells", np.uint16, (state.classes,))
-    radii = _array(arrays, "cell_radii", np.float64, (count,))
     if not (0 <= scale < 1e40 and np.isfinite(biases).all() and (centres > -128).all()):
         raise ValueError("impossible centres of cells")
-    if not ((radii >= 0) & (radii < 1e40)).all():
-        raise ValueError("impossible radii of cells")
     if (cells >= count).any():
         raise ValueError("a class is in a cell that is not there")
+    if "cell_radii" in arrays:  # format 1: only how far the farthest class is
+        distances = _array(arrays, "cell_radii", np.float64, (count,)).astype(np.float32)[cells]
+    else:
+        distances = _array(arrays, "cell_distances", np.float32, (state.classes,))
+    if not ((distances >= 0) & (distances < np.inf)).all():
+        raise ValueError("impossible distances from the centres of cells")
     state.set_centres(Centres(centres, biases, scale))
-    state.core.set_cell_radii(radii)
-    state.core.import_cells(cells)
+    return cells, distances
 
 
 def _array(arrays: Arrays, name: str, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:

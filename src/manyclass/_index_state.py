@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from manyclass._backend import core
 from manyclass._cell_centres import Centres, find_centres
-from manyclass._validation import Floats, Ids, check_finite, check_ids, check_rows, not_finite
+from manyclass._typical import typical_rows
+from manyclass._validation import Floats, Ids, check_ids, check_rows, not_finite
 from manyclass._windows_and_signs import draw_signs, draw_windows
 from manyclass.config import HashConfig
 
@@ -25,8 +26,8 @@ class IndexState:
     """The state of one index. Not checked and not locked: `ClassIndex` does both.
 
     core: the native index or its NumPy twin; see `_reference.Index` for its methods.
-    rows: what the core looks at. always: ids looked at for every query. vote_weights: f(votes), a guess at the cosine.
-    centres: of the cells, where there are any.
+    rows: what the core looks at. vote_weights: f(votes), a guess at the cosine. centres: of the cells, where there are
+    any.
     """
 
     def __init__(self, config: HashConfig, features: int) -> None:
@@ -35,7 +36,6 @@ class IndexState:
         self.config = config
         self.features = features
         self.rows: npt.NDArray[Any] = np.empty((0, features), np.float32)
-        self.always: Ids = np.empty(0, np.int64)
         self.vote_weights: Floats = np.zeros(1, np.float32)
         self.centres: Centres | None = None
         self.core = core().Index(
@@ -80,8 +80,7 @@ class IndexState:
             if progress:
                 progress(end, count)
         self.core.finish_build(threads)
-        if self.config.always and count:
-            self.set_always(likeliest_by_norm_and_bias(self))
+        self.settle()
         if self.config.rescore:
             self.set_vote_weights(fit_vote_weights(self))
 
@@ -91,13 +90,20 @@ class IndexState:
         self.core.votes(query, counts)
         return counts
 
-    def remove(self, ids: Ids) -> None:
-        self.core.remove(ids)
-        self.always = self.always[~np.isin(self.always, ids)]
+    @property
+    def always(self) -> Ids:
+        """Ids that are looked at for every query, ascending."""
+        ids: Ids = self.core.always().astype(np.int64)
+        return ids
 
-    def set_always(self, ids: Ids) -> None:
-        self.always = check_ids("always", ids, self.classes)
-        self.core.set_always(self.always)
+    def settle(self) -> None:
+        """Choose the always-candidates anew where the core no longer knows as many as there should be."""
+        wanted = self.config.always
+        if wanted and len(self.core.always()) < wanted and self.core.always_rule()[1] > -np.inf:
+            self.set_always(*likeliest_by_norm_and_bias(self))
+
+    def set_always(self, ids: Ids, scale: float, floor: float) -> None:
+        self.core.set_always(check_ids("always", ids, self.classes), self.config.always, scale, floor)
 
     def set_vote_weights(self, weights: Floats) -> None:
         self.vote_weights = weights
@@ -115,39 +121,52 @@ class IndexState:
 
 
 def mean_row(rows: npt.NDArray[Any]) -> Floats:
-    """Return the mean of (a sample of) the rows: subtracting it changes no ranking and sharpens the sketch."""
-    if not len(rows):
-        return np.zeros(rows.shape[1], np.float32)
+    """Return the mean of (a sample of) the rows: subtracting it changes no ranking and sharpens the sketch.
+
+    Rows that are far longer than nearly all others are left out.
+    """
     step = max(1, len(rows) // SAMPLE)
     with np.errstate(invalid="ignore", over="ignore"):
-        centre = rows[::step].astype(np.float64).mean(axis=0).astype(np.float32)
+        sample = rows[::step].astype(np.float64)
+        kept = typical_rows(sample)
+        if not kept.any():
+            return np.zeros(rows.shape[1], np.float32)
+        centre = (sample if kept.all() else sample[kept]).mean(axis=0).astype(np.float32)
     return np.where(np.isfinite(centre), centre, np.float32(0))
 
 
-def likeliest_by_norm_and_bias(state: IndexState) -> Ids:
-    """Return the `always` classes that reach the largest logits whatever the query, ascending."""
-    norms, bias = state.core.norms(), state.core.bias()
+def likeliest_by_norm_and_bias(state: IndexState) -> tuple[Ids, float, float]:
+    """Return the classes that reach the largest logits whatever the query, ascending: twice as many as are wanted.
+
+    With them come the scale by which reach is measured, |w| · scale + bias, and the least reach among them.
+    """
+    norms, bias, removed = state.core.norms().astype(np.float64), state.core.bias(), state.core.removed()
+    visible = np.flatnonzero((bias != -np.inf) & (removed == 0 if len(removed) else True))
+    if not len(visible):
+        return visible, 0.0, -np.inf
     # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
-    reach = norms * (float(norms.mean()) * 4 / np.sqrt(state.features)) + bias
-    best = np.argsort(-reach, kind="stable")[: state.config.always]
-    return np.sort(best).astype(np.int64)
+    scale = float(np.median(norms[visible])) * 4 / float(np.sqrt(state.features))
+    reach = norms[visible] * scale + bias[visible]
+    best = np.argsort(-reach, kind="stable")[: 2 * state.config.always]
+    floor = float(reach[best[-1]]) if len(best) == 2 * state.config.always else -np.inf
+    return np.sort(visible[best]).astype(np.int64), scale, floor
 
 
 def fit_vote_weights(state: IndexState) -> Floats:
     """Return f(votes), a guess at the cosine: a + b·cbrt(votes), fitted on sums of two rows as queries."""
-    count, bands = state.classes, state.config.bands
+    bands, visible = state.config.bands, np.flatnonzero(state.core.bias() != -np.inf)
+    count = len(visible)
     if not count:
         return np.cbrt(np.arange(bands + 1)).astype(np.float32)
-    chosen = np.linspace(0, count - 1, 64).astype(np.int64)
+    chosen = visible[np.linspace(0, count - 1, 64).astype(np.int64)]
     cosines, roots = [], []
     for first, second in zip(chosen, np.roll(chosen, 1), strict=True):
-        query = state.rows[first].astype(np.float32) + state.rows[second].astype(np.float32)
-        check_finite("query", query[None])
-        votes = state.votes(query)
+        query = state.rows[first].astype(np.float32) / 2 + state.rows[second].astype(np.float32) / 2
+        votes = state.votes(query)[visible]
         seen = np.argsort(-votes.astype(np.int32), kind="stable")[:: max(1, count // 256)][:256]
-        part = state.rows[seen].astype(np.float32)
-        lengths = np.linalg.norm(part, axis=1) * np.linalg.norm(query)
-        cosines.append((part @ query) / np.where(lengths > 0, lengths, 1))
+        part, wide = state.rows[visible[seen]].astype(np.float64), query.astype(np.float64)
+        scales = np.linalg.norm(part, axis=1) * np.linalg.norm(wide)
+        cosines.append((part @ wide) / np.where(scales > 0, scales, 1))
         roots.append(np.cbrt(votes[seen].astype(np.float32)))
     x, y = np.concatenate(roots).astype(np.float64), np.concatenate(cosines).astype(np.float64)
     spread = float(((x - x.mean()) ** 2).sum())

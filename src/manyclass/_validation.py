@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._typical import lengths
 from manyclass.config import MAX_CLASSES
 from manyclass.errors import InputError, InputTypeError
 
@@ -73,37 +74,38 @@ def _contiguous(array: npt.NDArray[Any], kind: type[np.generic]) -> npt.NDArray[
 
 
 def not_finite(name: str, row: int) -> InputError:
-    return InputError(f"{name}[{row}] has a NaN, an infinity or a squared norm beyond float32; clean or scale it first")
+    return InputError(f"{name}[{row}] has a NaN, an infinity or a norm beyond float32; clean or scale it first")
 
 
 def check_finite(name: str, vectors: Floats) -> None:
-    """Raise for the first vector whose squared norm is not finite."""
+    """Raise for the first vector whose norm is not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         if len(vectors) == 1 and math.isfinite(np.dot(vectors[0], vectors[0])):
             return  # one row at a time is how a served layer changes: a fraction of the time of what follows
-        squares = np.einsum("ij,ij->i", vectors, vectors)
-    if not np.isfinite(squares).all():
-        raise not_finite(name, int(np.flatnonzero(~np.isfinite(squares))[0]))
+        bad = ~(lengths(vectors) <= np.finfo(np.float32).max)
+    if bad.any():
+        raise not_finite(name, int(np.flatnonzero(bad)[0]))
 
 
-def check_floats(name: str, values: Any, count: int) -> Floats:
-    """Return `count` finite floats as contiguous float32."""
+def check_biases(name: str, values: Any, count: int) -> Floats:
+    """Return a copy of `count` biases as contiguous float32: finite, or -inf for a class that is masked."""
     array = as_array(name, values)
     if array.dtype.name not in ROW_TYPES:
         raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
     if array.shape != (count,):
         raise InputError(f"{name} has shape {array.shape}; expected ({count},): one number per class")
     with np.errstate(over="ignore"):
-        array = np.require(array, np.float32, ["C", "A"])
-    if not np.isfinite(array).all():
-        at = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise InputError(f"{name}[{at}] is not a finite float32; replace it")
-    return array
+        biases = np.array(array, np.float32)
+    bad = ~(np.isfinite(biases) | (np.asarray(array == -np.inf)))
+    if bad.any():
+        at = int(np.flatnonzero(bad)[0])
+        raise InputError(f"{name}[{at}] is neither a finite float32 nor -inf, which masks a class; replace it")
+    return biases
 
 
 def check_ids(name: str, ids: Any, classes: int) -> Ids:
-    """Return class ids as contiguous int64 in [0, classes)."""
-    array = np.atleast_1d(np.arange(classes)[ids] if isinstance(ids, slice) else as_array(name, ids))
+    """Return class ids as contiguous int64 in [0, classes): a copy, because what was checked must not change."""
+    array = np.atleast_1d(np.arange(classes)[ids] if isinstance(ids, slice) else as_array(name, ids).copy())
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -114,6 +116,24 @@ def check_ids(name: str, ids: Any, classes: int) -> Ids:
     if array.size and not (low >= 0 and high < classes):
         wrong = array[(array < 0) | (array >= classes)][0]
         raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}")
+    return _contiguous(array, np.int64)
+
+
+def check_excluded(name: str, ids: Any, classes: int, queries: int, single: bool) -> Ids:
+    """Return ids to leave out as (queries, m), padded with -1; for a single query (m,) will do. A copy, as above."""
+    array = as_array(name, ids).copy()
+    if array.size == 0:
+        array = array.astype(np.int64)
+    if array.dtype.kind not in "iu":
+        raise InputTypeError(f"{name} has dtype {array.dtype}; class ids are whole numbers, and -1 where there is none")
+    if single and array.ndim == 1:
+        array = array[None]
+    if array.ndim != 2 or len(array) != queries:
+        expected = "(m,)" if single else f"({queries}, m)"
+        raise InputError(f"{name} has shape {array.shape}; expected {expected}: ids per query, padded with -1")
+    if array.size and not (array.min() >= -1 and array.max() < classes):
+        wrong = array[(array < -1) | (array >= classes)][0]
+        raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}, and -1 where there is none")
     return _contiguous(array, np.int64)
 
 

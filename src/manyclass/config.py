@@ -267,10 +267,10 @@ class HashConfig:
         blocks = max(1, math.ceil(classes / 65_536)) if self.probes == 1 else 1
         headers = 12 * self.bands * 2**self.bucket_bits * blocks / max(1, classes) if self.bands else 0
         tables = self.bands * (code_bytes + 1.1 * id_bytes) + headers
-        sketches = sum(bits / 8 + 4 for bits in (self.scan_bits, self.sketch_bits) if bits)
-        positions = 8.0 if self.scan_bits else 0.0  # where each class is in the scan, and back
-        if self.cells:  # which cell a class is in, and the blocks that are not full
-            positions += 4 + self.cells * 16 * (self.scan_bits / 8 + 8) / max(1, classes)
+        sketches = sum(bits / 8 + 8 for bits in (self.scan_bits, self.sketch_bits) if bits)
+        positions = 9.0 if self.scan_bits else 0.0  # where each class is in the scan, and back; if it is there at all
+        if self.cells:  # which cell a class is in, how far from its centre, and the blocks that are not full
+            positions += 6 + self.cells * 16 * (self.scan_bits / 8 + 8) / max(1, classes)
         return 8 + tables + sketches + positions
 
 

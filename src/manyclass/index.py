@@ -22,9 +22,10 @@ from manyclass._topk import TopK
 from manyclass._validation import (
     Floats,
     Ids,
+    check_biases,
     check_count,
+    check_excluded,
     check_finite,
-    check_floats,
     check_ids,
     check_names,
     check_rows,
@@ -107,7 +108,8 @@ class ClassIndex:
         """Return an index over the rows of an output layer. Keeps a view: change rows in place and call `refresh`.
 
         rows: array (classes, features) of float32, float64, float16 or bfloat16; may be a memory map.
-        bias: floats (classes,) = None. Give the layer's bias: without it classes are ranked as if it were zero.
+        bias: floats (classes,) = None. Give the layer's bias: without it classes are ranked as if it were zero. -inf
+            masks a class: no search returns it until `refresh` gives it another bias.
         config: HashConfig = None. None takes `HashConfig.for_problem`; `tune` finds a faster one by measuring.
         names: strings, one per class = None. Kept and saved with the index; searches return ids all the same.
         threads: int = None. None uses all cores; fewer where other work runs beside.
@@ -121,7 +123,7 @@ class ClassIndex:
             config = HashConfig.for_problem(count, features)
         if not isinstance(config, HashConfig):
             raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
-        checked_bias = None if bias is None else check_floats("bias", bias, count)
+        checked_bias = None if bias is None else check_biases("bias", bias, count)
         checked_names = None if names is None else check_names("names", names, count)
         if progress is not None and not callable(progress):
             raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
@@ -146,6 +148,7 @@ class ClassIndex:
         k: int = 10,
         *,
         candidates: int | None = None,
+        exclude: npt.ArrayLike | None = None,
         threads: int | None = None,
     ) -> TopK[npt.NDArray[Any]]:
         """Return the k best classes of each query, best first, with logits and log probabilities.
@@ -154,6 +157,10 @@ class ClassIndex:
         k: int = 10. Classes to return per query; at most `candidates`.
         candidates: int = None. Classes that get an exact logit; None takes the config's. More of them come closer to
             the exact answer and cost more time: the one knob to turn.
+        exclude: whole numbers (m,) for one query, or (count, m) = None. Classes not to return, padded with -1: what a
+            user has seen. They take nobody's place: each stage looks for as many more, so that all `candidates` are
+            other classes, and k of them are returned, wherever that many others are among what the stage can see (all
+            classes for a scan, the cells scanned for cells, the buckets read for tables).
         threads: int = None. None uses all cores.
         """
         k = check_count("k", k)
@@ -163,41 +170,57 @@ class ClassIndex:
         if k > (self.config.candidates if candidates is None else candidates):
             raise InputError(f"k={k} is more than candidates={candidates or self.config.candidates}; raise candidates")
         vectors, single = check_vectors("queries", queries, self.features)
-        classes, logits, log_probs = self._search(vectors, k, sizes, _threads(threads))
+        left_out = self._excluded(exclude, len(vectors), single)
+        classes, logits, log_probs = self._search(vectors, k, sizes, left_out, _threads(threads))
         if single:
             return TopK(classes=classes[0], log_probs=log_probs[0], logits=logits[0])
         return TopK(classes=classes, log_probs=log_probs, logits=logits)
 
     def retrieve(
-        self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None
+        self,
+        queries: npt.ArrayLike,
+        candidates: int | None = None,
+        *,
+        exclude: npt.ArrayLike | None = None,
+        threads: int | None = None,
     ) -> tuple[Ids, Floats]:
         """Return the candidates themselves, ids ascending then -1, and their exact logits (-inf where absent).
 
         queries: floats (features,) or (count, features).
         candidates: int = None. As in `search`; both results have that many columns, or as many as there are classes.
+        exclude: whole numbers = None. As in `search`.
         threads: int = None. None uses all cores.
         """
         sizes = self._sizes(candidates)
         vectors, single = check_vectors("queries", queries, self.features)
         ids = np.empty((len(vectors), sizes.candidates), np.int64)
         logits = np.empty((len(vectors), sizes.candidates), np.float32)
-        self._search(vectors, 1, sizes, _threads(threads), ids, logits)
+        left_out = self._excluded(exclude, len(vectors), single)
+        self._search(vectors, 1, sizes, left_out, _threads(threads), ids, logits)
         return (ids[0], logits[0]) if single else (ids, logits)
 
-    def shortlist(self, queries: npt.ArrayLike, candidates: int | None = None, *, threads: int | None = None) -> Ids:
+    def shortlist(
+        self,
+        queries: npt.ArrayLike,
+        candidates: int | None = None,
+        *,
+        exclude: npt.ArrayLike | None = None,
+        threads: int | None = None,
+    ) -> Ids:
         """Return candidate ids alone, likeliest first by the index's own ranking, then -1; no exact logits.
 
         What training needs: logits of the chosen classes are computed there, with their gradients.
 
         queries: floats (features,) or (count, features).
         candidates: int = None. As in `search`; the result has that many columns, or as many as there are classes.
+        exclude: whole numbers = None. As in `search`.
         threads: int = None. None uses all cores.
         """
         sizes = self._sizes(candidates)
         vectors, single = check_vectors("queries", queries, self.features)
         ids = np.empty((len(vectors), sizes.candidates), np.int64)
-        core = self.state.core
-        _raise_problem(core.shortlist(vectors, sizes.keep, sizes.probes, sizes.cells, _threads(threads), ids))
+        core, left_out = self.state.core, self._excluded(exclude, len(vectors), single)
+        _raise_problem(core.shortlist(vectors, sizes.keep, sizes.probes, sizes.cells, _threads(threads), ids, left_out))
         return ids[0] if single else ids
 
     def votes(self, query: npt.ArrayLike) -> npt.NDArray[np.uint16]:
@@ -227,14 +250,14 @@ class ClassIndex:
         ids: whole numbers or a slice. Classes that changed; each once where `rows` or `bias` are given.
         rows: floats (ids, features) = None. New rows, written into the array the index looks at; None where that array
             was changed in place.
-        bias: floats (ids,) = None. New biases; None keeps the old ones.
+        bias: floats (ids,) = None. New biases; None keeps the old ones. -inf masks a class, any other bias unmasks it.
         threads: int = None. None uses all cores.
 
         Only bands whose bucket changed are touched. All is checked before anything changes.
         """
         workers = _threads(threads)
         wanted = check_ids("ids", ids, self.classes)
-        checked_bias = None if bias is None else check_floats("bias", bias, len(wanted))
+        checked_bias = None if bias is None else check_biases("bias", bias, len(wanted))
         if (rows is not None or bias is not None) and len(wanted) > 1 and len(np.unique(wanted)) != len(wanted):
             raise InputError("ids repeat a class, so its new values are ambiguous; give each id once")
         new_bytes = None
@@ -247,6 +270,7 @@ class ClassIndex:
             if bad < len(wanted):
                 raise not_finite("rows", int(wanted[bad]))
         self.state.core.refresh(wanted, checked_bias, new_bytes, workers)
+        self.state.settle()
 
     @_one_at_a_time
     def append(
@@ -260,18 +284,18 @@ class ClassIndex:
         """Add classes and return their ids. From then on the index owns a copy of all rows, with room to grow.
 
         rows: floats (count, features). Converted to the type of the rows that are there.
-        bias: floats (count,) = None. None means zero.
+        bias: floats (count,) = None. None means zero; -inf masks a class.
         names: strings, one per new class = None. Needed if the index has names, refused if it has none.
         threads: int = None. None uses all cores.
 
-        Searches may go on meanwhile.
+        Searches may go on meanwhile, and find the new classes as they come. Where memory runs out, none is added.
         """
         workers = _threads(threads)
         vectors, single = check_vectors("rows", rows, self.features)
         if single:
             raise InputError(f"rows has shape {vectors.shape[1:]}; expected (count, {self.features})")
         count = len(vectors)
-        checked_bias = None if bias is None else check_floats("bias", bias, count)
+        checked_bias = None if bias is None else check_biases("bias", bias, count)
         if (names is None) != (self.names is None) and self.classes:
             raise InputError(f"names is {'missing' if names is None else 'given'}, unlike for the first classes")
         checked_names = None if names is None else check_names("names", names, count)
@@ -283,8 +307,14 @@ class ClassIndex:
             grown[:first] = self.rows[:first]
             self._owned = grown
         grown[first : first + count] = added
+        before = self.rows
         self.state.bind(grown[: first + count])
-        self.state.core.append(count, checked_bias, workers)
+        try:
+            self.state.core.append(count, checked_bias, workers)
+        except MemoryError:
+            self.state.bind(before)
+            raise
+        self.state.settle()
         if checked_names is not None:
             self.names = [*(self.names or []), *checked_names]
         return range(first, first + count)
@@ -295,7 +325,8 @@ class ClassIndex:
 
         ids: whole numbers or a slice. Classes to take out; those that are out already may be among them.
         """
-        self.state.remove(check_ids("ids", ids, self.classes))
+        self.state.core.remove(check_ids("ids", ids, self.classes))
+        self.state.settle()
 
     @_one_at_a_time
     def rebind(self, rows: npt.NDArray[Any]) -> None:
@@ -405,11 +436,15 @@ class ClassIndex:
             keep = min(wanted * config.breadth, max(1, self.classes * config.probes))
         return SearchSizes(wanted, keep, config.probes, config.cells_scanned(wanted) if config.cells else 0)
 
+    def _excluded(self, exclude: npt.ArrayLike | None, queries: int, single: bool) -> Ids | None:
+        return None if exclude is None else check_excluded("exclude", exclude, self.classes, queries, single)
+
     def _search(
         self,
         vectors: Floats,
         k: int,
         sizes: SearchSizes,
+        excluded: Ids | None,
         threads: int,
         ids: Ids | None = None,
         id_logits: Floats | None = None,
@@ -418,9 +453,8 @@ class ClassIndex:
         shape = (len(vectors), k)
         classes, logits, log_probs = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32)
         logistic = self.config.output == "logistic"
-        _raise_problem(
-            self.state.core.search(vectors, *sizes, threads, logistic, classes, logits, log_probs, ids, id_logits)
-        )
+        out = (classes, logits, log_probs, ids, id_logits)
+        _raise_problem(self.state.core.search(vectors, *sizes, threads, logistic, *out, excluded))
         return classes, logits, log_probs
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._validation import check_count, check_finite, check_floats, check_ids, check_rows, check_vectors
+from manyclass._validation import check_biases, check_count, check_finite, check_ids, check_rows, check_vectors
 from manyclass.config import CLASSES_PER_CELL, EXACT_CLASSES, MAX_CELLS, HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import ClassIndex
@@ -115,7 +115,7 @@ def tune(
     count, features = check_rows("rows", rows)[0].shape
     check_target(target)
     vectors, checked = _checked_queries(queries, labels, rows.shape, check_count("most_queries", most_queries))
-    checked_bias = np.zeros(count, np.float32) if bias is None else check_floats("bias", bias, count)
+    checked_bias = np.zeros(count, np.float32) if bias is None else check_biases("bias", bias, count)
     ClassIndex.build(rows, bias=checked_bias, config=HashConfig.exhaustive(), threads=threads)  # checks the rows
     exact = exact_answer(rows, checked_bias, vectors, min(10, count))
     points: list[Point] = []

@@ -17,86 +17,13 @@
 #include <vector>
 
 #include "../../cpp/class_tree.h"
-#include "../../cpp/index.h"
 #include "../../cpp/row_update.h"
 #include "../../cpp/thread_pool.h"
+#include "small_index.h"
 
 using namespace manyclass;
 
 namespace {
-
-constexpr size_t kFeatures = 40, kClasses = 200, kSpare = 40, kAppend = 4;
-constexpr float kScales[] = {1.0f, 2.0f, 1.5f};
-
-struct Pipeline {
-    const char* name;
-    size_t bands, planes, window, probes, scan_bits, sketch_bits, candidates, keep;
-    bool exact_keys, rescore;
-    size_t cells = 0;
-};
-
-constexpr Pipeline kPipelines[] = {
-    {"paper tables", 20, 2, 16, 1, 0, 0, 30, 30, true, false},
-    {"re-score", 20, 2, 16, 1, 0, 0, 30, 90, true, true},
-    {"flat sketch", 0, 0, 0, 1, 96, 0, 60, 60, true, false},
-    {"flat sketch, re-ranked", 0, 0, 0, 1, 64, 160, 40, 120, true, false},
-    {"cells", 0, 0, 0, 1, 96, 0, 60, 60, true, false, 9},
-    {"tables and sketch", 20, 2, 16, 1, 0, 64, 30, 200, true, false},
-    {"probes and sketch", 24, 3, 4, 4, 0, 160, 40, 2000, false, false},
-    {"exhaustive", 0, 0, 0, 1, 0, 0, kClasses + kSpare, kClasses + kSpare, true, false},
-};
-
-[[noreturn]] void fail(const Pipeline& pipeline, const char* what, size_t id) {
-    std::fprintf(stderr, "%s: %s (class %zu)\n", pipeline.name, what, id);
-    std::exit(1);
-}
-
-class Rows {
-public:
-    explicit Rows(std::mt19937& random) : patterns_(2 * (kClasses + kSpare) * kFeatures) {
-        std::normal_distribution<float> normal;
-        for (float& value : patterns_) value = normal(random);
-        values_.assign(patterns_.begin(), patterns_.begin() + (kClasses + kSpare) * kFeatures);
-    }
-    const float* pattern(size_t id, size_t version) const {
-        return patterns_.data() + (version * (kClasses + kSpare) + id) * kFeatures;
-    }
-    RowsView view() const {
-        return {reinterpret_cast<const std::byte*>(values_.data()), kFeatures * sizeof(float), kClasses + kSpare,
-                kFeatures, RowType::f32};
-    }
-
-private:
-    std::vector<float> values_, patterns_;
-};
-
-Index make_index(const Pipeline& p, std::mt19937& random) {
-    std::optional<WinnerHasher> hasher;
-    size_t bits = 0;
-    if (p.bands) {
-        std::vector<uint32_t> permutation(kFeatures), offsets;
-        std::iota(permutation.begin(), permutation.end(), 0u);
-        std::vector<uint32_t> dealt = permutation;
-        std::shuffle(permutation.begin(), permutation.end(), random);
-        for (size_t code = 0; code < (p.bands + 15) / 16 * p.planes; ++code) {
-            std::shuffle(dealt.begin(), dealt.end(), random);
-            offsets.insert(offsets.end(), dealt.begin(), dealt.begin() + static_cast<ptrdiff_t>(p.window));
-        }
-        const auto code_bits = static_cast<size_t>(__builtin_ctzll(p.window));
-        bits = code_bits * p.planes;
-        hasher.emplace(WinnerHasherShape{kFeatures, p.bands, p.planes, p.window, code_bits, 1, p.exact_keys},
-                       permutation.data(), offsets.data());
-    }
-    constexpr size_t width = 64;
-    std::vector<float> signs(4 * 2 * width);
-    for (float& sign : signs) sign = random() & 1 ? 1.0f : -1.0f;
-    const auto sketcher = [&](size_t sketch_bits) -> std::optional<Sketcher> {
-        if (!sketch_bits) return std::nullopt;
-        return Sketcher(kFeatures, sketch_bits, width, signs.data());
-    };
-    return Index({kFeatures, false, p.rescore, p.probes == 1, p.cells}, std::move(hasher), bits, sketcher(p.scan_bits),
-                 sketcher(p.sketch_bits));
-}
 
 float dot(const float* a, const float* b) {
     return std::inner_product(a, a + kFeatures, b, 0.0f);
@@ -106,23 +33,7 @@ class Run {
 public:
     Run(const Pipeline& pipeline, size_t rounds)
         : pipeline_(pipeline), rounds_(rounds), random_(7), rows_(random_), index_(make_index(pipeline, random_)) {
-        const std::vector<float> centre(kFeatures, 0.0f);
-        index_.bind_rows(rows_.view());
-        index_.start_build(kClasses, nullptr, centre.data());
-        if (pipeline_.cells) {  // random centres: classes change cells often
-            std::vector<int8_t> centres(pipeline_.cells * kFeatures);
-            for (int8_t& level : centres) level = static_cast<int8_t>(static_cast<int>(random_() % 255) - 127);
-            std::vector<float> biases(pipeline_.cells, 0.0f);
-            biases.back() = -1e6f;  // stays empty and comes last: all other cells are scanned, so no class is missed
-            index_.set_cells(centres.data(), biases.data(), 0.01);
-        }
-        if (index_.encode(0, kClasses, 2) != kClasses) fail(pipeline_, "encode refused a row", 0);
-        index_.finish_build(2);
-        if (pipeline_.rescore) {
-            std::vector<float> weights(pipeline_.bands + 1);
-            for (size_t votes = 0; votes < weights.size(); ++votes) weights[votes] = std::cbrt(float(votes));
-            index_.set_vote_weights(weights);
-        }
+        build(pipeline_, rows_, random_, index_);
     }
 
     void run() {
@@ -230,6 +141,9 @@ private:
         std::vector<uint16_t> votes(kClasses + kSpare);
         while (!done_) {
             if (pipeline_.bands) index_.votes(rows_.pattern(3, 0), votes.data(), votes.size());
+            if (index_.bytes().norms_and_biases == 0) fail(pipeline_, "the index takes no memory", 0);
+            if (pipeline_.scan_bits) index_.outliers(), index_.scan_scales();
+            index_.always();
             std::this_thread::yield();
         }
     }

@@ -12,8 +12,9 @@ from manyclass._cell_centres import Centres
 from manyclass._reference import cells as partition
 from manyclass._reference.exact_logits import exact_logits, log_probabilities
 from manyclass._reference.probes import probe_order, read_probes
-from manyclass._reference.sketch import SketchStore, longer
-from manyclass._reference.vector_math import Floats, Ints, lane_sum
+from manyclass._reference.scan import SUNK, Flags, ScanStore, choose_scales
+from manyclass._reference.sketch import SketchRecords, resized
+from manyclass._reference.vector_math import Floats, Ints, norm
 from manyclass._reference.votes import best_by_score, count_votes, rescored
 from manyclass._reference.winner_codes import (
     ABSENT,
@@ -23,6 +24,8 @@ from manyclass._reference.winner_codes import (
     window_elements,
     winners,
 )
+
+SLICE = 1024  # classes that change under one lock; then the scan's scales are looked at
 
 
 class SearchStatus(NamedTuple):
@@ -55,8 +58,8 @@ class Index:
         cells: int,
     ) -> None:
         self.features, self.skip_silent, self.rescore, self.exact_keys = features, skip_silent, rescore, exact_keys
-        sizes = {"scan": scan_bits, "sketch": sketch_bits}
-        self.sketches = {kind: SketchStore(bits, signs) for kind, bits in sizes.items() if bits and signs is not None}
+        self.scan = ScanStore(scan_bits, signs) if scan_bits and signs is not None else None
+        self.sketch = SketchRecords(sketch_bits, signs) if sketch_bits and signs is not None else None
         self.elements: Ints | None = None
         self.table: Ints = np.zeros((0, 0), np.int64)
         if permutations is not None and offsets is not None:
@@ -64,9 +67,10 @@ class Index:
             self.code_bits = offsets.shape[2].bit_length() - 1
         self._bias = self._norms = np.zeros(0, np.float32)
         self._removed = np.zeros(0, np.uint8)
-        self.always: Ints = np.zeros(0, np.int64)
+        self._always: dict[int, float] = {}  # more than are wanted, so that the next ones are known: id and reach
+        self._always_wanted, self._always_rule = 0, (0.0, np.inf)
         self.vote_weights: Floats = np.zeros(1, np.float32)
-        self.cells, self.cell_of = cells, np.zeros(0, np.int64)
+        self.cells, self.cell_of, self.distances = cells, np.zeros(0, np.int64), np.zeros(0, np.float32)
         self.classes = 0
 
     # Rows
@@ -80,90 +84,114 @@ class Index:
         return (row.view(np.float16) if self.kind == 2 else row).astype(np.float32)
 
     def first_bad_row(self, ids: Ints, threads: int) -> int:
-        bad = [not np.isfinite(lane_sum(np.square(self._row(self.rows[i])))) for i in ids]
+        bad = [not np.isfinite(norm(self._row(self.rows[i]))) for i in ids]
         return bad.index(True) if True in bad else len(ids)
 
     # Building
 
     def start_build(self, count: int, bias: Floats | None, centre: Floats | None) -> None:
         self.set_state(np.zeros(count, np.float32) if bias is None else bias, np.zeros(count, np.float32), None)
-        for sketch in self.sketches.values():
+        for sketch in self._sketches():
             assert centre is not None
             sketch.centre = centre
-        self._factors = {kind: np.zeros(count, np.float32) for kind in self.sketches}
 
     def set_cells(self, centres: npt.NDArray[np.int8], biases: Floats, scale: float) -> None:
         self.centres = Centres(centres, biases, scale)
-        self.radii = np.zeros(self.cells)
 
     def nearest_cells(self, residuals: Floats, bias: Floats, threads: int, cells: npt.NDArray[np.uint16]) -> None:
         cells[:] = partition.nearest(residuals, bias, self.centres)[0]
 
-    def _file(self, i: int, row: Floats) -> None:
-        if self.cells:
-            residual = row - self.sketches["scan"].centre
-            (cell,), (merit,) = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)
-            self.cell_of[i] = cell
-            self.radii[cell] = max(self.radii[cell], partition.distance(residual, self._bias[i], merit))
-
     def encode(self, begin: int, end: int, threads: int) -> int:
         for i in range(begin, end):
             row = self._row(self.rows[i])
-            self._norms[i] = np.sqrt(lane_sum(row * row))
-            if not np.isfinite(self._norms[i]):
+            if not np.isfinite(norm(row)):
                 return i
-            if self.elements is not None:
-                self.table[i] = row_buckets(row, self.elements, self.code_bits, self.exact_keys)
-            for kind, sketch in self.sketches.items():
-                sketch.codes[i], self._factors[kind][i] = sketch.encode(row)
-            self._file(i, row)
+            self._encode(i, row)
         return end
 
+    def _encode(self, i: int, row: Floats) -> None:
+        """Store all that is kept of a class."""
+        self._norms[i] = norm(row)
+        if self.elements is not None:
+            buckets = row_buckets(row, self.elements, self.code_bits, self.exact_keys)
+            self.table[i] = buckets if self._visible()[i] else ABSENT
+        for sketch in self._sketches():
+            sketch.set_row(i, row)
+        if self.cells:
+            assert self.scan is not None
+            residual = row - self.scan.centre
+            (cell,), (dot,) = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)
+            self.cell_of[i] = cell
+            self.distances[i] = partition.distance(residual, int(cell), float(dot), self.centres)
+
     def finish_build(self, threads: int) -> None:
-        for kind, sketch in self.sketches.items():
-            factors = self._factors[kind]
-            sketch.reserve(float(factors.max(initial=0)), float(np.abs(self._bias).max(initial=0)))
-            for i in range(self.classes):
-                sketch.set_weights(i, factors[i], self._bias[i])
+        if self.scan:
+            visible = self._visible()
+            self.scan.scales = choose_scales(self.scan.factors[visible], self._bias[visible], self.scan.bits)
+
+    def _sketches(self) -> list[SketchRecords]:
+        return [sketch for sketch in (self.scan, self.sketch) if sketch]
+
+    def _visible(self) -> Flags:
+        """Tell which classes may be found: those that are neither removed nor masked by a bias of -inf."""
+        visible: Flags = self._bias != -np.inf
+        return visible & (self._removed == 0) if len(self._removed) else visible
 
     # Updates
 
     def refresh(self, ids: Ints, bias: Floats | None, new_rows: npt.NDArray[np.uint8] | None, threads: int) -> None:
-        for at, i in enumerate(ids):
-            if new_rows is not None:
-                self.rows[i] = new_rows[at].view(self.rows.dtype)
-            if bias is not None:
-                self._bias[i] = bias[at]
-            self._apply(int(i))
+        for begin in range(0, len(ids), SLICE):
+            for at in range(begin, min(len(ids), begin + SLICE)):
+                i = int(ids[at])
+                if new_rows is not None:
+                    self.rows[i] = new_rows[at].view(self.rows.dtype)
+                if bias is not None:
+                    self._bias[i] = bias[at]
+                self._replace(i)
+            self._settle()
 
-    def _apply(self, i: int) -> None:
-        row = self._row(self.rows[i])
-        self._norms[i] = np.sqrt(lane_sum(row * row))
-        if self.elements is not None:
-            gone = len(self._removed) and self._removed[i]
-            buckets = row_buckets(row, self.elements, self.code_bits, self.exact_keys)
-            self.table[i] = ABSENT if gone else buckets
-        for sketch in self.sketches.values():
-            sketch.codes[i], factor = sketch.encode(row)
-            sketch.reserve(float(factor), abs(float(self._bias[i])))
-            sketch.set_weights(i, factor, self._bias[i])
-        self._file(i, row)
+    def _replace(self, i: int) -> None:
+        """Encode a class anew, and see whether it belongs to those that are always looked at."""
+        self._encode(i, self._row(self.rows[i]))
+        scale, floor = self._always_rule
+        was_known = self._always.pop(i, None) is not None
+        reach = self._reach(i)
+        if self._visible()[i] and (reach > floor or (was_known and reach == floor)):
+            self._always[i] = reach
+        if len(self._always) > 4 * self._always_wanted:
+            self._always = dict(self._by_reach()[: 2 * self._always_wanted])
+            self._always_rule = scale, min(self._always.values())
+
+    def _reach(self, i: int) -> float:
+        return float(self._norms[i]) * self._always_rule[0] + float(self._bias[i])
+
+    def _by_reach(self) -> list[tuple[int, float]]:
+        return sorted(self._always.items(), key=lambda known: (-known[1], known[0]))
+
+    def _settle(self) -> None:
+        if self.scan:
+            self.scan.settle(self._bias, self._visible())
 
     def append(self, count: int, bias: Floats | None, threads: int) -> None:
         first = self.classes
-        self._bias, self._norms = longer(self._bias, count), longer(self._norms, count)
-        if bias is not None:
-            self._bias[first:] = bias
+        for begin in range(first, first + count, SLICE):
+            end = min(first + count, begin + SLICE)
+            self._grow(end)
+            self._bias[begin:] = 0 if bias is None else bias[begin - first : end - first]
+            for i in range(begin, end):
+                self._replace(i)
+            self._settle()
+
+    def _grow(self, count: int) -> None:
+        self._bias, self._norms = resized(self._bias, count), resized(self._norms, count)
         if len(self._removed):
-            self._removed = longer(self._removed, count)
+            self._removed = resized(self._removed, count)
         if self.elements is not None:
-            self.table = longer(self.table, count, ABSENT)
-        for sketch in self.sketches.values():
-            sketch.extend(count)
-        self.cell_of = longer(self.cell_of, count)
-        self.classes = first + count
-        for i in range(first, first + count):
-            self._apply(i)
+            self.table = resized(self.table, count, ABSENT)
+        for sketch in self._sketches():
+            sketch.resize(count)
+        self.cell_of, self.distances = resized(self.cell_of, count), resized(self.distances, count)
+        self.classes = count
 
     def remove(self, ids: Ints) -> None:
         if not len(self._removed):
@@ -171,10 +199,25 @@ class Index:
         self._removed[ids] = 1
         if self.elements is not None:
             self.table[ids] = ABSENT
-        self.always = self.always[self._removed[self.always] == 0]
+        self._always = {i: reach for i, reach in self._always.items() if not self._removed[i]}
+        self._settle()
 
-    def set_always(self, ids: Ints) -> None:
-        self.always = ids[self._removed[ids] == 0] if len(self._removed) else ids
+    def set_always(self, ids: Ints, wanted: int, scale: float, floor: float) -> None:
+        """Set the classes that join whatever the tables found: the `wanted` best by |w| · scale + bias.
+
+        ids: all classes that reach more than `floor`. Later ones enter, others leave; too many raise the floor.
+        """
+        self._always_wanted, self._always_rule = wanted, (scale, floor)
+        self._always = {int(i): self._reach(i) for i in ids[self._visible()[ids]]}
+
+    def always(self) -> npt.NDArray[np.uint32]:
+        return np.sort([i for i, _ in self._by_reach()[: self._always_wanted]]).astype(np.uint32)
+
+    def always_known(self) -> npt.NDArray[np.uint32]:
+        return np.sort(list(self._always)).astype(np.uint32)
+
+    def always_rule(self) -> tuple[float, float]:
+        return self._always_rule
 
     def set_vote_weights(self, weights: Floats) -> None:
         self.vote_weights = weights
@@ -195,16 +238,18 @@ class Index:
         log_probs: Floats,
         ids: Ints | None,
         id_logits: Floats | None,
+        excluded: Ints | None,
     ) -> SearchStatus:
         """Write the best classes of each query; `ids` and `id_logits`, where given, get all candidates.
 
         candidates: classes that get an exact logit. keep: classes the tables or the scan hand on to a re-ranking.
         probes: of tables, buckets read per band. cells: of a scan with cells, how many of them are scanned.
+        excluded: classes that each query must not find, padded with -1.
         """
         if status := self._not_finite(queries):
             return status
         for q, query in enumerate(queries):
-            found = np.sort(self.retrieve(query, candidates, keep, probes, cells))
+            found = np.sort(self.retrieve(query, candidates, keep, probes, cells, _left_out(excluded, q)))
             rows = np.array([self._row(self.rows[i]) for i in found], np.float32).reshape(-1, self.features)
             exact = exact_logits(query, rows, self._bias[found])
             if not np.isfinite(exact).all():
@@ -221,50 +266,67 @@ class Index:
                 id_logits[q, : len(found)] = exact
         return SearchStatus()
 
-    def shortlist(self, queries: Floats, keep: int, probes: int, cells: int, threads: int, ids: Ints) -> SearchStatus:
+    def shortlist(
+        self, queries: Floats, keep: int, probes: int, cells: int, threads: int, ids: Ints, excluded: Ints | None
+    ) -> SearchStatus:
         """Write the candidates alone, likeliest first, then -1."""
         if status := self._not_finite(queries):
             return status
         ids[...] = -1
         for q, query in enumerate(queries):
-            found = self.retrieve(query, ids.shape[1], keep, probes, cells)
+            found = self.retrieve(query, ids.shape[1], keep, probes, cells, _left_out(excluded, q))
             ids[q, : len(found)] = found
         return SearchStatus()
 
     def _not_finite(self, queries: Floats) -> SearchStatus | None:
-        """Return the first query whose squared norm is not finite, if there is one."""
+        """Return the first query whose norm is not finite, if there is one."""
         for q, query in enumerate(queries):
-            if not np.isfinite(lane_sum(query * query)):
+            if not np.isfinite(norm(query)):
                 return SearchStatus("query not finite", q)
         return None
 
-    def retrieve(self, query: Floats, candidates: int, keep: int, probes: int, cells: int) -> Ints:
-        """Return the candidate ids of one query, best first."""
-        alive = np.flatnonzero(self._removed == 0) if len(self._removed) else np.arange(self.classes)
-        if "scan" in self.sketches:
-            if self.cells:
-                sizes = np.bincount(self.cell_of, minlength=self.cells)
-                limit = keep if "sketch" in self.sketches else candidates
-                scanned = partition.chosen(query, self.centres, self.radii, sizes, cells, limit)
-                alive = alive[np.isin(self.cell_of[alive], scanned)]
-            if "sketch" not in self.sketches:
-                return self.sketches["scan"].best(query, alive, candidates)
-            return self.sketches["sketch"].best(query, self.sketches["scan"].best(query, alive, keep), candidates)
+    def retrieve(self, query: Floats, candidates: int, keep: int, probes: int, cells: int, excluded: Ints) -> Ints:
+        """Return the candidate ids of one query, best first: every stage finds as many more as are left out."""
+
+        def kept(ids: Ints, count: int) -> Ints:
+            return ids[~np.isin(ids, excluded)][:count]
+
+        more = len(excluded)
+        if self.scan:
+            scanned = self._scanned(query, cells, (keep if self.sketch else candidates) + more)
+            if not self.sketch:
+                return kept(self.scan.best(query, scanned, self._bias, candidates + more), candidates)
+            found = kept(self.scan.best(query, scanned, self._bias, keep + more), keep)
+            return self.sketch.best(query, found, self._bias, candidates)
         if self.elements is None:
-            return alive
-        hits, votes = self._hits(query, keep, probes)
-        if "sketch" in self.sketches:
-            hits = np.unique(np.concatenate([hits, self.always]))
-            return self.sketches["sketch"].best(query, hits, candidates)
+            return kept(np.flatnonzero(self._visible()), self.classes)
+        hits, votes = self._hits(query, keep + more, probes)
+        if self.sketch:
+            hits = np.union1d(hits, self.always()).astype(np.int64)
+            return kept(self.sketch.best(query, hits, self._bias, candidates + more), candidates)
         if self.rescore:
-            extra = np.setdiff1d(self.always, hits)
+            extra = np.setdiff1d(self.always(), hits).astype(np.int64)
             hits, votes = (
                 np.concatenate([hits, extra]),
                 np.concatenate([votes, np.zeros(len(extra), np.int64)]),
             )
             scores = rescored(query, self._norms[hits], self._bias[hits], votes, self.vote_weights)
-            return best_by_score(hits, scores, candidates)
-        return best_by_score(hits, votes, candidates)
+            return kept(best_by_score(hits, scores, candidates + more), candidates)
+        return kept(best_by_score(hits, votes, candidates + more), candidates)
+
+    def _scanned(self, query: Floats, cells: int, limit: int) -> Ints:
+        """Return the classes that a scan looks at: all that are visible or, with cells, those of some and outliers."""
+        visible = self._visible()
+        if not self.cells:
+            return np.flatnonzero(visible)
+        assert self.scan is not None
+        inside = visible & ~self.scan.outside(self._bias)
+        sizes = np.bincount(self.cell_of[inside], minlength=self.cells)
+        highest = np.full(self.cells, SUNK, np.int64)
+        np.maximum.at(highest, self.cell_of[inside], self.scan.weights(self._bias)[1][inside])
+        tops = (highest * (self.scan.scales[1] / 32768)).astype(np.float64)
+        looked_at = partition.chosen(query, self.centres, self.cell_radii(), tops, sizes, cells, limit)
+        return np.flatnonzero(visible & (~inside | np.isin(self.cell_of, looked_at)))
 
     def _hits(self, query: Floats, keep: int, probes: int) -> tuple[Ints, Ints]:
         """Return the classes that tables hand on, ascending, and their votes."""
@@ -301,9 +363,9 @@ class Index:
         self._removed = np.zeros(0, np.uint8) if removed is None else removed.copy()
         if self.elements is not None:
             self.table = np.full((self.classes, len(self.elements)), ABSENT, np.int64)
-        for sketch in self.sketches.values():
-            sketch.resize(self.classes)
-        self.cell_of = np.zeros(self.classes, np.int64)
+        for sketch in self._sketches():
+            sketch.start(self.classes)
+        self.cell_of, self.distances = np.zeros(self.classes, np.int64), np.zeros(self.classes, np.float32)
 
     def export_codes(self, codes: npt.NDArray[np.uint32]) -> None:
         codes[:] = self.table
@@ -311,37 +373,52 @@ class Index:
     def import_codes(self, codes: npt.NDArray[np.uint32], threads: int) -> None:
         self.table[:] = codes
 
-    def export_sketch(
-        self, kind: str, codes: npt.NDArray[np.uint8], factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]
-    ) -> None:
-        sketch = self.sketches[kind]
-        codes[:], factors[:], biases[:] = sketch.codes, sketch.factors, sketch.biases
+    def export_scan(self, codes: npt.NDArray[np.uint8], factors: Floats) -> None:
+        assert self.scan is not None
+        codes[:], factors[:] = self.scan.codes, self.scan.factors
 
-    def import_sketch(
+    def export_sketch(self, codes: npt.NDArray[np.uint8], factors: Floats) -> None:
+        assert self.sketch is not None
+        codes[:], factors[:] = self.sketch.codes, self.sketch.factors
+
+    def export_weights(self, factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]) -> None:
+        assert self.scan is not None
+        factors[:], biases[:] = self.scan.weights(self._bias)
+
+    def import_scan(
         self,
-        kind: str,
         codes: npt.NDArray[np.uint8],
-        factors: npt.NDArray[np.int16],
-        biases: npt.NDArray[np.int16],
+        factors: Floats,
         factor_scale: float,
         bias_scale: float,
         centre: Floats,
+        cells: npt.NDArray[np.uint16] | None,
+        distances: Floats | None,
     ) -> None:
-        sketch = self.sketches[kind]
-        sketch.codes[:], sketch.factors[:], sketch.biases[:] = codes, factors, biases
-        sketch.scales, sketch.centre = [factor_scale, bias_scale], centre
+        assert self.scan is not None
+        self.scan.codes[:], self.scan.factors[:], self.scan.centre = codes, factors, centre
+        self.scan.scales = factor_scale, bias_scale
+        if cells is not None and distances is not None:
+            self.cell_of[:], self.distances[:] = cells, distances
 
-    def cell_radii(self) -> npt.NDArray[np.float64]:
-        return self.radii.copy()
+    def import_sketch(self, codes: npt.NDArray[np.uint8], factors: Floats, centre: Floats) -> None:
+        assert self.sketch is not None
+        self.sketch.codes[:], self.sketch.factors[:], self.sketch.centre = codes, factors, centre
 
-    def set_cell_radii(self, radii: npt.NDArray[np.float64]) -> None:
-        self.radii = radii.copy()
+    def outliers(self) -> npt.NDArray[np.uint32]:
+        assert self.scan is not None
+        return np.flatnonzero(self._visible() & self.scan.outside(self._bias)).astype(np.uint32)
 
-    def export_cells(self, cells: npt.NDArray[np.uint16]) -> None:
-        cells[:] = self.cell_of
+    def cell_radii(self) -> Floats:
+        """Return how far the farthest class of each cell is from its centre, of those that the scan finds there."""
+        assert self.scan is not None
+        inside = self._visible() & ~self.scan.outside(self._bias)
+        radii = np.zeros(self.cells, np.float32)
+        np.maximum.at(radii, self.cell_of[inside], self.distances[inside])
+        return radii
 
-    def import_cells(self, cells: npt.NDArray[np.uint16]) -> None:
-        self.cell_of[:] = cells
+    def export_cells(self, cells: npt.NDArray[np.uint16], distances: Floats) -> None:
+        cells[:], distances[:] = self.cell_of, self.distances
 
     def bias(self) -> Floats:
         return self._bias.copy()
@@ -352,17 +429,22 @@ class Index:
     def removed(self) -> npt.NDArray[np.uint8]:
         return self._removed.copy()
 
-    def centre(self, kind: str) -> Floats:
-        return self.sketches[kind].centre
+    def centre(self) -> Floats:
+        return self._sketches()[0].centre
 
-    def sketch_scales(self, kind: str) -> tuple[float, float]:
-        first, second = self.sketches[kind].scales
-        return first, second
+    def scan_scales(self) -> tuple[float, float]:
+        assert self.scan is not None
+        return self.scan.scales
 
     def bytes(self) -> dict[str, int]:
         codes = self.table.nbytes if self.elements is not None else 0
         sizes = {"tables": 0, "codes": codes, "norms and biases": self._bias.nbytes + self._norms.nbytes}
-        for kind in ("scan", "sketch"):
-            sketch = self.sketches.get(kind)
-            sizes[kind] = sketch.codes.nbytes + sketch.factors.nbytes + sketch.biases.nbytes if sketch else 0
+        for kind, sketch in (("scan", self.scan), ("sketch", self.sketch)):
+            sizes[kind] = sketch.codes.nbytes + sketch.factors.nbytes if sketch else 0
         return sizes
+
+
+def _left_out(excluded: Ints | None, query: int) -> Ints:
+    """Return the classes that a query must not find, each once."""
+    ids = np.zeros(0, np.int64) if excluded is None else np.unique(excluded[query])
+    return ids[ids >= 0]

@@ -1,131 +1,98 @@
-"""Sketches: a row's sign bits and factor, a query's levels, and the score that they give (RaBitQ's estimator)."""
+"""Sketches: a row's sign bits and factor, a query's levels, and the guess at the logit that they give (RaBitQ)."""
 
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._reference.vector_math import TINIEST, Floats, Ints, hadamard, lane_sum
+from manyclass._reference.vector_math import (
+    TINIEST,
+    Doubles,
+    Floats,
+    Ints,
+    hadamard,
+    lane_sum,
+    nearest_float,
+    nearest_floats,
+    sum_squares,
+)
 from manyclass._reference.votes import best_by_score
 
 QUERY_LEVELS = 7
+HUGE, SHRINK = np.float32(2.0**80), np.float32(2.0**-64)  # the transforms sum up to width² elements
+Codes = npt.NDArray[np.uint8]
 
 
 def rotate(vector: Floats, signs: Floats, bits: int) -> Floats:
     """Return the first `bits` coordinates of random rotations of the vector: signs, Hadamard, twice per chunk."""
     width = signs.shape[2]
-    padded = np.zeros(width, np.float32)
+    padded, unit = np.zeros(width, np.float32), np.float32(1 / width)
     padded[: len(vector)] = vector
-    chunks = [hadamard(hadamard(padded * first) * then) * np.float32(1 / width) for first, then in signs]
+    if np.abs(padded).max() > HUGE:
+        padded, unit = padded * SHRINK, unit / SHRINK
+    chunks = [hadamard(hadamard(padded * first) * then) * unit for first, then in signs]
     return np.concatenate(chunks)[:bits]
 
 
-def sketch_row(row: Floats, centre: Floats, signs: Floats, bits: int) -> tuple[npt.NDArray[np.uint8], np.float32]:
+def sketch_row(row: Floats, centre: Floats, signs: Floats, bits: int) -> tuple[Codes, np.float32]:
     """Return a row's packed sign bits and the factor that makes the guess exact for the row itself."""
     residual = row - centre
     rotated = rotate(residual, signs, bits)
     code = np.packbits(rotated >= 0, bitorder="little")
-    magnitude = lane_sum(np.abs(rotated))
-    factor = lane_sum(residual * residual) / magnitude if magnitude > 0 else np.float32(0)
-    return code, factor if np.isfinite(factor) else np.float32(0)
+    magnitude = lane_sum(np.abs(rotated).astype(np.float64))
+    with np.errstate(all="ignore"):
+        factor = np.float64(sum_squares(residual)) / magnitude
+    return code, nearest_float(float(factor)) if np.isfinite(factor) else np.float32(0)
 
 
-def grown_scale(scale: float, magnitude: float) -> float:
-    """Return the scale, or the next power of two above the magnitude if that is larger."""
-    return scale if magnitude <= scale else float(np.ldexp(1.0, int(np.frexp(magnitude)[1])))
-
-
-def to_q15(fraction: npt.ArrayLike) -> npt.NDArray[np.int16]:
-    return np.clip(np.rint(np.asarray(fraction, np.float64) * 32768), -32767, 32767).astype(np.int16)
-
-
-def sketch_gain(bits: int) -> int:
-    """Return the left shift that brings the largest raw score just under 16 bits."""
-    gain = 0
-    while QUERY_LEVELS * bits << (gain + 1) <= 32767:
-        gain += 1
-    return gain
-
-
-def sketch_query(
-    query: Floats, signs: Floats, bits: int, factor_scale: float, bias_scale: float
-) -> tuple[Ints, int, int]:
-    """Return the query's integer coordinates in [-7, 7] and the Q15 weights of sketch score and bias."""
+def query_levels(query: Floats, signs: Floats, bits: int) -> tuple[Ints, float]:
+    """Return the query's rotated coordinates as whole numbers in [-7, 7], and the unit they are in."""
     rotated = rotate(query, signs, bits)
     largest = np.abs(rotated).max()
     levels = np.zeros(bits, np.int64)
     if largest >= TINIEST:
         levels = np.rint(rotated * (np.float32(QUERY_LEVELS) / largest)).astype(np.int64)
-    unit = factor_scale * (float(largest) / QUERY_LEVELS)
-    beta = bias_scale * 2.0 ** sketch_gain(bits) / unit / 32768 if unit > 0 else 1e300
-    if bias_scale <= 0:
-        return levels, 32767, 0
-    if beta <= 0.5:
-        return levels, 32767, int(to_q15(beta))
-    return levels, int(to_q15(0.5 / beta)), 16384
+    return levels, float(largest) / QUERY_LEVELS
 
 
-def q15_product(a: Ints, b: Ints) -> Ints:
-    return (a * b + 0x4000) >> 15
-
-
-def sketch_scores(
-    levels: Ints,
-    alpha: int,
-    beta: int,
-    codes: npt.NDArray[np.uint8],
-    factors: npt.NDArray[np.int16],
-    biases: npt.NDArray[np.int16],
-) -> Ints:
-    """Return one 16-bit score per class: signs times levels, weighted by the class's factor, plus its bias."""
-    bits = len(levels)
+def sums(levels: Ints, codes: Codes) -> Ints:
+    """Return the sum of each class's signs times the query's levels."""
     signs = 2 * np.unpackbits(codes, axis=1, bitorder="little").astype(np.int64) - 1
-    raw = (signs @ levels) << sketch_gain(bits)
-    weighted = q15_product(raw, np.asarray(alpha, np.int64))
-    scores = q15_product(weighted, factors.astype(np.int64)) + q15_product(
-        biases.astype(np.int64), np.asarray(beta, np.int64)
-    )
-    clipped: Ints = np.clip(scores, -32768, 32767)
-    return clipped
+    products: Ints = signs @ levels
+    return products
 
 
-class SketchStore:
-    """Sign codes, factors and biases of all classes, and the two scales they are fractions of."""
+def guesses(levels: Ints, unit: float, codes: Codes, factors: Floats, bias: Floats) -> Doubles:
+    """Return a guess at each class's logit, up to what the mean row adds to all."""
+    guessed: Doubles = sums(levels, codes) * (factors.astype(np.float64) * unit) + bias.astype(np.float64)
+    return guessed
+
+
+class SketchRecords:
+    """Sign codes and factors of all classes, to rank those that tables or scan found."""
 
     def __init__(self, bits: int, signs: Floats) -> None:
         self.bits, self.signs = bits, signs
         self.centre = np.zeros(0, np.float32)
-        self.resize(0)
+        self.start(0)
+
+    def start(self, count: int) -> None:
+        self.codes, self.factors = np.zeros((count, self.bits // 8), np.uint8), np.zeros(count, np.float32)
 
     def resize(self, count: int) -> None:
-        self.codes = np.zeros((count, self.bits // 8), np.uint8)
-        self.factors, self.biases = np.zeros(count, np.int16), np.zeros(count, np.int16)
-        self.scales = [0.0, 0.0]
+        self.codes, self.factors = resized(self.codes, count), resized(self.factors, count)
 
-    def extend(self, count: int) -> None:
-        self.codes, self.factors, self.biases = (longer(a, count) for a in (self.codes, self.factors, self.biases))
+    def set_row(self, i: int, row: Floats) -> None:
+        self.codes[i], self.factors[i] = sketch_row(row, self.centre, self.signs, self.bits)
 
-    def encode(self, row: Floats) -> tuple[npt.NDArray[np.uint8], np.float32]:
-        return sketch_row(row, self.centre, self.signs, self.bits)
-
-    def reserve(self, factor: float, bias: float) -> None:
-        for kind, magnitude, stored in ((0, factor, self.factors), (1, bias, self.biases)):
-            grown = grown_scale(self.scales[kind], magnitude)
-            if grown != self.scales[kind]:
-                stored[:] = np.rint(stored * (self.scales[kind] / grown)).astype(np.int16)
-                self.scales[kind] = grown
-
-    def set_weights(self, i: int, factor: np.float32, bias: np.float32) -> None:
-        self.factors[i] = to_q15(float(factor) / self.scales[0]) if self.scales[0] > 0 else 0
-        self.biases[i] = to_q15(float(bias) / self.scales[1]) if self.scales[1] > 0 else 0
-
-    def best(self, query: Floats, ids: Ints, keep: int) -> Ints:
-        """Return the `keep` ids with the best scores, best first."""
-        levels, alpha, beta = sketch_query(query, self.signs, self.bits, self.scales[0], self.scales[1])
-        scores = sketch_scores(levels, alpha, beta, self.codes[ids], self.factors[ids], self.biases[ids])
+    def best(self, query: Floats, ids: Ints, bias: Floats, keep: int) -> Ints:
+        """Return the `keep` ids with the best guesses, best first."""
+        levels, unit = query_levels(query, self.signs, self.bits)
+        scores = nearest_floats(guesses(levels, unit, self.codes[ids], self.factors[ids], bias[ids]))
         return best_by_score(ids, scores, keep)
 
 
-def longer(array: npt.NDArray[Any], count: int, fill: int = 0) -> npt.NDArray[Any]:
-    """Return the array with `count` more entries."""
-    return np.concatenate([array, np.full((count, *array.shape[1:]), fill, array.dtype)])
+def resized(array: npt.NDArray[Any], count: int, fill: float = 0) -> npt.NDArray[Any]:
+    """Return the array with `count` entries: cut, or filled up."""
+    more = max(0, count - len(array))
+    return np.concatenate([array[:count], np.full((more, *array.shape[1:]), fill, array.dtype)])

@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._reference.vector_math import Floats, Ints, lane_sum
+from manyclass._reference.vector_math import Floats, Ints, norm
 
 
 def count_votes(query_buckets: Ints, silent: npt.NDArray[np.bool_], table: Ints) -> Ints:
@@ -14,8 +14,8 @@ def count_votes(query_buckets: Ints, silent: npt.NDArray[np.bool_], table: Ints)
 
 def rescored(query: Floats, norms: Floats, bias: Floats, votes: Ints, weights: Floats) -> Floats:
     """Return |x| |w| f(votes) + bias for each class."""
-    length = np.sqrt(lane_sum(query * query))
-    picked: Floats = length * (norms * weights[np.minimum(votes, len(weights) - 1)]) + bias
+    with np.errstate(over="ignore"):
+        picked: Floats = norm(query) * (norms * weights[np.minimum(votes, len(weights) - 1)]) + bias
     return picked
 
 
