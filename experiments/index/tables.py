@@ -185,7 +185,7 @@ def exponent(line: Iterable[Record], field: str) -> float:
 def outliers_table(records: Records) -> Table:
     """Return the share of exact winners that each peer finds beside an outlier, by what the outlier is."""
     rows = []
-    for peer in dict.fromkeys(record["peer"] for record in records.select(stage=STAGE)):
+    for peer in dict.fromkeys(record["peer"] for record in records.select(stage=STAGE) if "peer" in record):
         cells = []
         for case in CASES:
             found = records.last(stage=STAGE, peer=peer, case=case)
