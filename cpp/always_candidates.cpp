@@ -5,7 +5,7 @@
 namespace manyclass {
 namespace {
 
-bool before(const AlwaysCandidates::Entry& a, const AlwaysCandidates::Entry& b) {
+bool comes_first(const AlwaysCandidates::Entry& a, const AlwaysCandidates::Entry& b) {
     return a.reach != b.reach ? a.reach > b.reach : a.id < b.id;
 }
 
@@ -14,7 +14,7 @@ bool before(const AlwaysCandidates::Entry& a, const AlwaysCandidates::Entry& b) 
 void AlwaysCandidates::choose(std::vector<Entry> known, size_t wanted) {
     wanted_ = wanted;
     known_ = std::move(known);
-    std::sort(known_.begin(), known_.end(), before);
+    std::sort(known_.begin(), known_.end(), comes_first);
     shown_.reserve(wanted);
     settle();
 }
@@ -23,13 +23,13 @@ void AlwaysCandidates::prepare() {
     if (known_.size() == known_.capacity()) known_.reserve(2 * known_.size() + 8);
 }
 
-void AlwaysCandidates::update(uint32_t id, double reach, bool hidden) noexcept {
-    const auto old = std::find_if(known_.begin(), known_.end(), [&](const Entry& entry) { return entry.id == id; });
-    const bool was_known = old != known_.end();
+void AlwaysCandidates::update(uint32_t id, double before, double reach, bool hidden) noexcept {
+    const auto old = std::lower_bound(known_.begin(), known_.end(), Entry{before, id}, comes_first);
+    const bool was_known = old != known_.end() && old->id == id;
     if (was_known) known_.erase(old);
     if (hidden || !(was_known ? reach >= floor : reach > floor)) return;
     const Entry entry{reach, id};
-    known_.insert(std::upper_bound(known_.begin(), known_.end(), entry, before), entry);
+    known_.insert(std::upper_bound(known_.begin(), known_.end(), entry, comes_first), entry);
     if (known_.size() <= 4 * wanted_) return;
     known_.erase(known_.begin() + static_cast<std::ptrdiff_t>(2 * wanted_), known_.end());
     floor = known_.back().reach;

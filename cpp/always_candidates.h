@@ -22,8 +22,8 @@ public:
     void choose(std::vector<Entry> known, size_t wanted);
     // Takes the memory that one update may need.
     void prepare();
-    // The class has this reach now, or must not be found.
-    void update(uint32_t id, double reach, bool hidden) noexcept;
+    // The class had one reach and has another now, or must not be found any more.
+    void update(uint32_t id, double before, double reach, bool hidden) noexcept;
     void forget_from(uint32_t id) noexcept;  // this id and all above
     // What a search looks at: as it was when settled last.
     const std::vector<uint32_t>& ids() const { return shown_; }

@@ -139,9 +139,10 @@ void Index::replace(size_t id, const Encoded& entry, float bias, const void* new
     always_.prepare();
     if (codes_) move_in_tables(id, entry, hidden);
     if (new_row) std::memcpy(const_cast<void*>(rows_.row(id)), new_row, rows_.row_bytes());
+    const double reach_before = reach(id);
     bias_[id] = bias;
     norms_[id] = entry.norm;
-    always_.update(static_cast<uint32_t>(id), reach(id), hidden);
+    always_.update(static_cast<uint32_t>(id), reach_before, reach(id), hidden);
     if (scan_) scan_->store.set(id, entry.scan, bias, hidden, entry.cell, entry.distance);
     if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, bias);
 }
@@ -268,7 +269,7 @@ void Index::remove(std::span<const int64_t> ids) {
             codes_->set(id, band, kAbsent);
         }
         if (scan_) scan_->store.hide(id);
-        always_.update(static_cast<uint32_t>(id), 0, true);
+        always_.update(static_cast<uint32_t>(id), reach(id), 0, true);
     }
     settle();
 }
