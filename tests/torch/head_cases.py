@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,6 +29,19 @@ def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any
         if head.input_mean is not None:
             head.input_mean.copy_(random_tensor(features, seed=2))
     return head
+
+
+def rehashed(head: CandidateSoftmax, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Return a list that collects the classes of every re-hash from now on."""
+    seen: list[list[int]] = []
+    original = head.index.rehash
+
+    def rehash(ids: Any, *args: Any) -> None:
+        seen.append(ids.tolist())
+        original(ids, *args)
+
+    monkeypatch.setattr(head.index, "rehash", rehash)
+    return seen
 
 
 def padded(positives: list[list[int]]) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small_head
+from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, rehashed, small_head
 from torch import Tensor
 
 from manyclass.torch import CandidateSoftmax, RowSGD
@@ -15,19 +15,6 @@ from manyclass.torch.approximation_meter import ApproximationMeter, Approximatio
 quiet = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 X = random_tensor(EXAMPLES, FEATURES)
 TARGET = torch.tensor([3, 0, 59, 3, 7])
-
-
-def rehashed(head: CandidateSoftmax, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """Return a list that collects the classes of every re-hash from now on."""
-    seen: list[list[int]] = []
-    original = head.index.rehash
-
-    def rehash(ids: Any, *args: Any) -> None:
-        seen.append(ids.tolist())
-        original(ids, *args)
-
-    monkeypatch.setattr(head.index, "rehash", rehash)
-    return seen
 
 
 @quiet

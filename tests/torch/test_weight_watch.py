@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from head_cases import rehashed
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
@@ -126,14 +127,7 @@ def optimizers(head: CandidateSoftmax) -> dict[str, torch.optim.Optimizer]:
 def test_every_moved_row_is_hashed_again(name: str, micro_batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
     head = new_head(candidates=4, tail=8, shared_limit=20, refresh_limit=400, refresh_steps=10**6)
     optimizer = optimizers(head)[name]
-    hashed: set[int] = set()
-    original = head.index.rehash
-
-    def rehash(ids: Any, *rest: Any) -> None:
-        hashed.update(ids.tolist())
-        original(ids, *rest)
-
-    monkeypatch.setattr(head.index, "rehash", rehash)
+    seen = rehashed(head, monkeypatch)
     built = []
     monkeypatch.setattr(head.index, "build", lambda *args: built.append(1) or type(head.index).build(head.index, *args))
     moved: set[int] = set()
@@ -147,7 +141,7 @@ def test_every_moved_row_is_hashed_again(name: str, micro_batches: int, monkeypa
             optimizer.zero_grad()
             moved |= set((head.weight != before).any(1).nonzero()[:, 0].tolist())
     assert len(moved) > 50
-    assert moved <= hashed
+    assert moved <= {row for ids in seen for row in ids}
     assert len(built) == 1  # an optimizer's step is no outside change
 
 
@@ -174,3 +168,16 @@ def test_rows_that_move_inside_backward_are_known(make: Any, shared: bool, monke
     monkeypatch.setattr(head.index, "build", pytest.fail)
     for _ in range(3):
         head(x, y).backward()
+
+
+def test_rows_that_never_move_leave_nothing_that_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyclass.torch.refresh_schedule.MOST_PULLED", 3)
+    head = new_head(candidates=4, tail=8)
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(10):
+        x, y = torch.randn(8, FEATURES, generator=generator), torch.randint(CLASSES, (8,), generator=generator)
+        head(x, y).backward()
+        assert len(head.index.schedule.pulled) <= 3
+    RowSGD(head.parameters(), lr=0.1).step()
+    assert head.weight.grad is not None
+    assert set(head.index.schedule.touched.tolist()) == set(head.weight.grad._indices()[0].tolist())

@@ -1,11 +1,9 @@
 """The paper's layer, literally: who is a candidate, who gets a gradient, who is re-hashed."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
-from head_cases import CLASSES, EXAMPLES, FEATURES, random_tensor
+from head_cases import CLASSES, EXAMPLES, FEATURES, random_tensor, rehashed
 
 from manyclass import ConfigError, HashConfig
 from manyclass.torch import CandidateSoftmax, WTASoftmax, make_head
@@ -19,14 +17,7 @@ def test_it_is_the_literal_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     head = WTASoftmax(FEATURES, CLASSES, candidates=2, refresh_steps=60, meter_every=0)
     assert head.pipeline == "tables → votes → exact"
     assert head.index.config == HashConfig.paper()
-    seen: list[list[int]] = []
-    original = head.index.rehash
-
-    def rehash(ids: Any, *args: Any) -> None:
-        seen.append(ids.tolist())
-        original(ids, *args)
-
-    monkeypatch.setattr(head.index, "rehash", rehash)
+    seen = rehashed(head, monkeypatch)
     x = X[:1].clone().requires_grad_()
     for _ in range(3):
         head.zero_grad()

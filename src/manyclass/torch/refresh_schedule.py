@@ -9,6 +9,8 @@ from torch import Tensor
 
 from manyclass._validation import Ids, check_count
 
+MOST_PULLED = 32  # steps whose pulls are kept apart
+
 
 class RefreshSchedule:
     """Whose turn it is, and how old the entries of an index are.
@@ -63,6 +65,16 @@ class RefreshSchedule:
     def note_pull(self, classes: Tensor, pull: Tensor) -> None:
         """Remember which classes a step will change, distinct and ascending, and how far it pulls each."""
         self.pulled.append((classes, pull))
+        if len(self.pulled) > MOST_PULLED:  # rows that never move, of a frozen head for instance, must not pile up
+            self.pulled = [self._summed_pull()]
+
+    def _summed_pull(self) -> tuple[Tensor, Tensor]:
+        """Return the distinct classes of the steps since rows last moved, and how far those pull each together."""
+        if len(self.pulled) == 1:
+            return self.pulled[0]
+        classes, places = torch.cat([classes for classes, _ in self.pulled]).unique(return_inverse=True)
+        pulls = torch.cat([pull for _, pull in self.pulled])
+        return classes, torch.zeros(len(classes), dtype=pulls.dtype).index_add_(0, places, pulls)
 
     def moved(self, ids: Tensor | None) -> None:
         """Take note that rows have moved, by the gradients of all steps since they last did; None: any of them.
@@ -73,12 +85,7 @@ class RefreshSchedule:
             if ids is not None and len(ids):  # the bias after the weight, or a gradient from elsewhere
                 self.touched = np.concatenate([self.touched, np.setdiff1d(ids.numpy(), self.touched)])
             return
-        classes, pull = self.pulled[0]
-        if len(self.pulled) > 1:
-            every = torch.cat([classes for classes, _ in self.pulled])
-            classes, places = every.unique(return_inverse=True)
-            pull = torch.zeros(len(classes), dtype=pull.dtype)
-            pull.index_add_(0, places, torch.cat([pull for _, pull in self.pulled]))
+        classes, pull = self._summed_pull()
         order = pull.topk(len(pull)).indices
         self.touched = classes[order].numpy()
         if ids is not None and len(ids) > len(classes):  # rows that only others pulled: other processes, a tied weight
