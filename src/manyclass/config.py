@@ -54,6 +54,10 @@ class HashConfig:
     cell_reach: int = 400. Candidates for which all cells are scanned; for fewer, the square root of that share.
         Raise it for speed, lower it for recall.
     sketch_bits: int = 0. Sign bits per class that re-rank what tables or scan found; a multiple of 32.
+    balance: "none", "features" or "directions" = "none". Change coordinates so that rows and queries vary alike, which
+        sketch, cells and codes then work in: scale each feature, or also turn all together. Needs a sample of queries
+        when the index is built. Candidates are scored exactly on the rows themselves all the same.
+    coordinates: int = 0. Of "directions": how many are kept, those that contribute most; 0 keeps all.
     candidates: int = 300. [K] Classes that get an exact logit, unless a search says otherwise. The first knob to turn.
     output: "softmax" or "logistic" = "softmax". What log_probs are: logistic where a query has several classes.
     seed: int = 0. Of the random windows and signs.
@@ -72,6 +76,8 @@ class HashConfig:
     cells: int = 0
     cell_reach: int = 400
     sketch_bits: int = 0
+    balance: Literal["none", "features", "directions"] = "none"
+    coordinates: int = 0
     candidates: int = 300
     output: Literal["softmax", "logistic"] = "softmax"
     seed: int = 0
@@ -86,6 +92,8 @@ class HashConfig:
         _one_of("keys", self.keys, ("exact", "fast"))
         _one_of("output", self.output, ("softmax", "logistic"))
         _one_of("window", self.window, WINDOWS)
+        _one_of("balance", self.balance, ("none", "features", "directions"))
+        _between("coordinates", self.coordinates, 0, MAX_FEATURES)
         _between("seed", self.seed, 0, 2**63 - 1)
         _between("candidates", self.candidates, 1, 2**31 - 1)
         _between("breadth", self.breadth, 1, 2**20)
@@ -108,6 +116,13 @@ class HashConfig:
             )
         if self.sketch_bits and not (self.bands or self.scan_bits):
             raise ConfigError(f"sketch_bits={self.sketch_bits} re-ranks what others find; set bands or scan_bits")
+        if self.coordinates and self.balance != "directions":
+            raise ConfigError(
+                f"coordinates={self.coordinates} are kept of directions, and balance={self.balance!r} has none; "
+                f"set balance='directions' or coordinates=0"
+            )
+        if self.balance != "none" and not (self.bands or self.scan_bits):
+            raise ConfigError(f"balance={self.balance!r} helps sketches and tables; set bands or scan_bits, or 'none'")
         if self.bands:
             self._check_tables()
         elif self.codes < 0:
