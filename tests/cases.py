@@ -21,6 +21,14 @@ PIPELINES: dict[str, HashConfig] = {
     "flat sketch, re-ranked": HashConfig.flat_sketch(32, 160, breadth=3),
     "cells": HashConfig.flat_sketch(96, cells=9, cell_reach=200),
     "cells, re-ranked": HashConfig.flat_sketch(32, 160, breadth=3, cells=40, cell_reach=300),
+    "balanced": HashConfig.flat_sketch(96, balance="directions"),
+    "balanced cells, few directions": HashConfig.flat_sketch(
+        64, 96, breadth=3, cells=9, cell_reach=200, balance="directions", coordinates=24
+    ),
+    "scaled features": HashConfig.flat_sketch(96, cells=9, balance="features"),
+    "balanced tables": HashConfig.paper(
+        codes=51, bands=17, rescore=True, breadth=3, always=5, balance="directions", coordinates=40
+    ),
     "paper": HashConfig.paper(codes=30, bands=10),
     "paper, fast keys": HashConfig.paper(codes=34, bands=17, keys="fast", skip_silent=True),
     "re-score": HashConfig.paper(codes=51, bands=17, rescore=True, breadth=3, always=5),
@@ -40,9 +48,10 @@ class Problem(NamedTuple):
 
 def fitted(config: HashConfig, features: int) -> HashConfig | None:
     """Return the config with the widest window that fits, or None where tables are impossible."""
-    if not config.bands or features >= config.window:
+    width = config.width(features)
+    if not config.bands or width >= config.window:
         return config
-    return config.with_(window=1 << (features.bit_length() - 1)) if features > 1 else None
+    return config.with_(window=1 << (width.bit_length() - 1)) if width > 1 else None
 
 
 def problem(classes: int, features: int, seed: int = 0) -> Problem:
@@ -110,6 +119,7 @@ def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options:
         "shortlist": index.shortlist(queries, candidates, **options),
         "norms": index.state.core.norms(),
         "bias": index.state.core.bias(),
+        "mean logits": index.state.core.mean_logits() if index.state.balance else np.zeros(0, np.float32),
         "removed": index.state.core.removed(),
     }
     if index.config.bands:

@@ -275,7 +275,7 @@ def test_the_core_has_the_same_limits() -> None:
 def test_the_core_takes_the_largest_buckets_and_no_larger_ones() -> None:
     def tables(codes: int) -> object:
         offsets = np.tile(np.arange(2, dtype=np.uint32), (1, codes, 1))
-        sizes = {"features": 2, "bands": 1, "scan_bits": 0, "sketch_bits": 0, "cells": 0}
+        sizes = {"features": 2, "width": 2, "bands": 1, "scan_bits": 0, "sketch_bits": 0, "cells": 0}
         flags = {"skip_silent": False, "rescore": False, "blocked": True, "exact_keys": True}
         permutations = np.arange(2, dtype=np.uint32)[None]
         return _native.Index(permutations=permutations, offsets=offsets, signs=None, **sizes, **flags)

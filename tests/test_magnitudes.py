@@ -39,6 +39,8 @@ def fresh_with_the_same_statistics(index: ClassIndex) -> ClassIndex:
     """Return an index of the rows and biases as they are now, with the mean row and the centres of the given one."""
     state, old, count = IndexState(index.config, index.features), index.state, index.classes
     state.bind(index.rows[:count])
+    if old.balance is not None:
+        state.set_balance(old.balance)
     sketched = bool(index.config.scan_bits or index.config.sketch_bits)
     state.core.start_build(count, old.core.bias(), old.core.centre() if sketched else None)
     if old.centres is not None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads
+from manyclass._balance import find_balance
 from manyclass._index_file import load_index, save_index
 from manyclass._index_state import IndexState, Progress
 from manyclass._topk import TopK
@@ -129,7 +130,7 @@ class ClassIndex:
             raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
         workers = _threads(threads)
         state = IndexState(config, features)
-        state.build(rows, checked_bias, workers, progress)
+        state.build(rows, checked_bias, workers, progress, find_balance(rows, rows, config))
         return cls(state, checked_names)
 
     @property
