@@ -40,14 +40,14 @@ std::optional<std::string> problem(const SearchStatus& status) {
 // An index together with the Python arrays its views point into.
 class BoundIndex {
 public:
-    BoundIndex(size_t features, bool skip_silent, bool rescore, bool blocked,
+    BoundIndex(size_t features, size_t width, bool skip_silent, bool rescore, bool blocked,
                std::optional<In<uint32_t, 2>> permutations, std::optional<In<uint32_t, 3>> offsets, size_t bands,
                bool exact_keys, size_t scan_bits, size_t sketch_bits, std::optional<In<float, 3>> signs, size_t cells) {
         std::optional<WinnerHasher> hasher;
         size_t bucket_bits = 0;
         if (permutations && offsets) {
             const size_t window = offsets->shape(2), planes = offsets->shape(1);
-            require(permutations->shape(1) == features && features >= window, "permutations do not fit the features");
+            require(permutations->shape(1) == width && width >= window, "permutations do not fit the coordinates");
             require(offsets->shape(0) == (bands + 15) / 16, "offsets do not fit the bands");
             require(window >= kMinWindow && window <= kMaxWindow && (window & (window - 1)) == 0,
                     "window must be 2, 4, 8 or 16");
@@ -56,26 +56,62 @@ public:
             bucket_bits = code_bits * planes;
             require(bucket_bits <= kMaxBucketBits && planes >= 1, "too many codes per band");
             for (size_t i = 0; i < permutations->size(); ++i)
-                require(permutations->data()[i] < features, "permutation out of range");
-            for (size_t i = 0; i < offsets->size(); ++i) require(offsets->data()[i] < features, "offset out of range");
+                require(permutations->data()[i] < width, "permutation out of range");
+            for (size_t i = 0; i < offsets->size(); ++i) require(offsets->data()[i] < width, "offset out of range");
             hasher.emplace(
-                WinnerHasherShape{features, bands, planes, window, code_bits, permutations->shape(0), exact_keys},
+                WinnerHasherShape{width, bands, planes, window, code_bits, permutations->shape(0), exact_keys},
                 permutations->data(), offsets->data());
         }
         const auto make_sketcher = [&](size_t bits) -> std::optional<Sketcher> {
             if (!bits) return std::nullopt;
             require(signs.has_value() && bits % kSketchStep == 0 && bits <= kMaxSketchBits, "sketch bits");
-            const size_t width = signs->shape(2);
-            require((width & (width - 1)) == 0 && width >= features && signs->shape(1) == 2 &&
-                        signs->shape(0) * width >= bits,
+            const size_t rotated = signs->shape(2);
+            require((rotated & (rotated - 1)) == 0 && rotated >= width && signs->shape(1) == 2 &&
+                        signs->shape(0) * rotated >= bits,
                     "signs do not fit the sketch");
-            return Sketcher(features, bits, width, signs->data());
+            return Sketcher(width, bits, rotated, signs->data());
         };
-        require(cells == 0 || (scan_bits > 0 && cells <= kMaxCells && features <= kMaxCellFeatures), "cells");
+        require(cells == 0 || (scan_bits > 0 && cells <= kMaxCells && width <= kMaxCellFeatures), "cells");
+        require(width > 0 && width <= features, "width");
         bucket_bits_ = bucket_bits;
-        index = std::make_unique<Index>(Index::Shape{features, skip_silent, rescore, blocked, cells}, std::move(hasher),
+        index = std::make_unique<Index>(Index::Shape{features, width, skip_silent, rescore, blocked, cells}, std::move(hasher),
                                         bucket_bits, make_sketcher(scan_bits), make_sketcher(sketch_bits));
-        features_ = features;
+        features_ = features, width_ = width;
+    }
+
+    void set_balance(In<float, 1> mean, In<float, 1> centre, In<double, 1> scales, In<int8_t, 2> query_levels,
+                     In<double, 1> query_units, In<int16_t, 2> row_levels, In<double, 1> row_units) {
+        const size_t directions = query_units.size();
+        require(features_ <= kMaxBalancedFeatures && width_ == (directions ? directions : features_) &&
+                    mean.size() == features_ && centre.size() == features_ && scales.size() == features_ &&
+                    query_levels.shape(0) == directions && query_levels.shape(1) == features_ &&
+                    row_levels.shape(0) == directions + 1 && row_levels.shape(1) == features_ &&
+                    row_units.size() == directions + 1,
+                "balance");
+        for (size_t i = 0; i < query_levels.size(); ++i) require(query_levels.data()[i] > -128, "balance");
+        for (size_t i = 0; i < row_levels.size(); ++i)
+            require(row_levels.data()[i] > -8192 && row_levels.data()[i] < 8192, "balance");
+        index->set_balance({features_, directions, mean.data(), centre.data(), scales.data(), query_levels.data(),
+                            query_units.data(), row_levels.data(), row_units.data()});
+        balanced_ = true;
+    }
+
+    void map_queries(In<float, 2> queries, size_t threads, Out<float, 2> out) {
+        require(balanced_ && queries.shape(1) == features_ && out.shape(0) == queries.shape(0) &&
+                    out.shape(1) == width_,
+                "queries to be mapped");
+        nb::gil_scoped_release unlocked;
+        index->map_queries(queries.data(), queries.shape(0), threads, out.data());
+    }
+
+    void map_rows(In<int64_t, 1> ids, size_t threads, Out<float, 2> out, Out<float, 1> mean_logits) {
+        require(balanced_ && out.shape(0) == ids.size() && out.shape(1) == width_ && mean_logits.size() == ids.size(),
+                "rows to be mapped");
+        std::vector<int64_t> checked(ids.data(), ids.data() + ids.size());
+        for (const int64_t id : checked)
+            require(id >= 0 && id < static_cast<int64_t>(index->rows().count), "id out of range");
+        nb::gil_scoped_release unlocked;
+        index->map_rows(checked, threads, out.data(), mean_logits.data());
     }
 
     void bind_rows(AnyRows rows, int type) {
@@ -111,7 +147,7 @@ public:
     void start_build(size_t count, std::optional<In<float, 1>> bias, std::optional<In<float, 1>> centre) {
         require(count <= index->rows().count, "fewer rows than classes");
         require((!index->scanner() && !index->sketcher()) || centre.has_value(), "centre");
-        const float* centre_data = data_or_null(centre, features_, "centre");
+        const float* centre_data = data_or_null(centre, width_, "centre");
         const float* bias_data = data_or_null(bias, count, "bias");
         nb::gil_scoped_release unlocked;
         index->start_build(count, bias_data, centre_data);
@@ -236,7 +272,7 @@ public:
                      In<float, 1> centre, std::optional<In<uint16_t, 1>> cells, std::optional<In<float, 1>> distances) {
         const size_t count = index->classes();
         check_sketch(index->scanner(), codes, factors, count);
-        require(centre.size() == features_, "centre");
+        require(centre.size() == width_, "centre");
         require(!index->cells() || (cells && distances), "cells");
         const uint16_t* cell_of = data_or_null(cells, count, "cells");
         const float* distance_data = data_or_null(distances, count, "distances");
@@ -249,20 +285,20 @@ public:
 
     void import_sketch(In<uint8_t, 2> codes, In<float, 1> factors, In<float, 1> centre) {
         check_sketch(index->sketcher(), codes, factors, index->classes());
-        require(centre.size() == features_, "centre");
+        require(centre.size() == width_, "centre");
         nb::gil_scoped_release unlocked;
         index->import_sketch(codes.data(), factors.data(), centre.data());
     }
 
     void set_cells(In<int8_t, 2> centres, In<float, 1> biases, double scale) {
-        require(index->cells() && centres.shape(0) == index->cells()->count() && centres.shape(1) == features_ &&
+        require(index->cells() && centres.shape(0) == index->cells()->count() && centres.shape(1) == width_ &&
                     biases.size() == centres.shape(0),
                 "cell centres");
         index->set_cells(centres.data(), biases.data(), scale);
     }
 
     void nearest_cells(In<float, 2> residuals, In<float, 1> biases, size_t threads, Out<uint16_t, 1> out) {
-        require(index->cells() && residuals.shape(1) == features_ && biases.size() == residuals.shape(0) &&
+        require(index->cells() && residuals.shape(1) == width_ && biases.size() == residuals.shape(0) &&
                     out.size() == residuals.shape(0),
                 "vectors to be filed");
         nb::gil_scoped_release unlocked;
@@ -286,6 +322,7 @@ public:
         parts["scan"] = bytes.scan;
         if (index->cells()) parts["cells"] = bytes.cells;
         parts["sketch"] = bytes.sketch;
+        if (balanced_) parts["balance"] = bytes.balance;
         parts["norms and biases"] = bytes.norms_and_biases;
         return parts;
     }
@@ -296,11 +333,14 @@ public:
         return sketcher->centre();
     }
 
-    void set_state(In<float, 1> bias, In<float, 1> norms, std::optional<In<uint8_t, 1>> removed) {
+    void set_state(In<float, 1> bias, In<float, 1> norms, std::optional<In<uint8_t, 1>> removed,
+                   std::optional<In<float, 1>> mean_logits) {
+        require(mean_logits.has_value() == balanced_, "mean logits go with a balance");
         require(norms.size() == bias.size() && bias.size() <= index->rows().count, "state");
         const uint8_t* removed_data = data_or_null(removed, bias.size(), "removed");
+        const float* logit_data = data_or_null(mean_logits, bias.size(), "mean logits");
         nb::gil_scoped_release unlocked;
-        index->set_state(bias.size(), bias.data(), norms.data(), removed_data);
+        index->set_state(bias.size(), bias.data(), norms.data(), removed_data, logit_data);
     }
 
     bool blocked() const { return index->blocked(); }
@@ -323,7 +363,8 @@ private:
         plan.excluded = ids.data(), plan.excluded_width = excluded->shape(1);
         return ids;
     }
-    size_t features_ = 0, bucket_bits_ = 0;
+    size_t features_ = 0, width_ = 0, bucket_bits_ = 0;
+    bool balanced_ = false;
     AnyRows rows_;
 };
 
@@ -332,12 +373,15 @@ private:
 void bind_index(nb::module_& m) {
     nb::class_<SearchStatus>(m, "SearchStatus").def_prop_ro("problem", &problem).def_ro("query", &SearchStatus::query);
     nb::class_<BoundIndex>(m, "Index")
-        .def(nb::init<size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
+        .def(nb::init<size_t, size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
                       bool, size_t, size_t, std::optional<In<float, 3>>, size_t>(),
-             nb::arg("features"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
+             nb::arg("features"), nb::arg("width"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
              nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"), nb::arg("exact_keys"),
              nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none(), nb::arg("cells"))
         .def("bind_rows", &BoundIndex::bind_rows)
+        .def("set_balance", &BoundIndex::set_balance)
+        .def("map_queries", &BoundIndex::map_queries)
+        .def("map_rows", &BoundIndex::map_rows)
         .def("first_bad_row", &BoundIndex::first_bad_row)
         .def("start_build", &BoundIndex::start_build, nb::arg("count"), nb::arg("bias").none(),
              nb::arg("centre").none())
@@ -384,9 +428,11 @@ void bind_index(nb::module_& m) {
              })
         .def("nearest_cells", &BoundIndex::nearest_cells)
         .def("export_cells", &BoundIndex::export_cells)
-        .def("set_state", &BoundIndex::set_state, nb::arg("bias"), nb::arg("norms"), nb::arg("removed").none())
+        .def("set_state", &BoundIndex::set_state, nb::arg("bias"), nb::arg("norms"), nb::arg("removed").none(),
+             nb::arg("mean_logits").none())
         .def("bias", [](BoundIndex& self) { return copied(self.index->bias()); })
         .def("norms", [](BoundIndex& self) { return copied(self.index->norms()); })
+        .def("mean_logits", [](BoundIndex& self) { return copied(self.index->mean_logits()); })
         .def("removed", [](BoundIndex& self) { return copied(self.index->removed()); })
         .def("centre", [](BoundIndex& self) { return copied(self.centre()); })
         .def("scan_scales",

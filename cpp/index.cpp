@@ -9,6 +9,7 @@
 #include "search_scratch.h"
 #include "thread_pool.h"
 #include "vector_norm.h"
+#include "wide_score.h"
 
 namespace manyclass {
 namespace {
@@ -21,7 +22,7 @@ struct Index::Encoded {
     std::vector<float> row;
     std::vector<uint32_t> buckets;
     bool filed = false;  // false: constant row, kept out of the tables
-    float norm = 0;
+    float norm = 0, lead = 0;
     SketchRow scan, sketch;
     uint16_t cell = 0;
     float distance = 0;  // from the cell's centre
@@ -40,7 +41,7 @@ Index::Index(const Shape& shape, std::optional<WinnerHasher> hasher, size_t buck
     }
     if (scanner) scan_.emplace(*scanner, SketchBlocks(scanner->bits(), shape.cells));
     if (sketcher) sketch_.emplace(*sketcher, SketchRecords(sketcher->bits()));
-    if (scan_ && shape.cells) cells_.emplace(shape.features, shape.cells);
+    if (scan_ && shape.cells) cells_.emplace(shape.width, shape.cells);
 }
 
 void Index::bind_rows(const RowsView& rows) {
@@ -72,6 +73,7 @@ void Index::start_build(size_t count, const float* bias, const float* centre) {
     bias_.assign(count, 0.0f);
     if (bias) std::copy(bias, bias + count, bias_.begin());
     norms_.assign(count, 0.0f);
+    if (balance_) mean_logits_.assign(count, 0.0f);
     removed_.clear();
     if (codes_) codes_->resize(count);
     if (scan_) scan_->store.start(count), scan_->sketcher.set_centre(centre);
@@ -82,6 +84,15 @@ void Index::encode_into(const void* row, float bias, Encoded& out) const {
     out.row.resize(shape_.features);
     kernels().load_row(row, rows_.type, shape_.features, out.row.data());
     out.norm = vector_norm(out.row.data(), shape_.features);
+    out.lead = bias;
+    if (balance_ && std::isfinite(out.norm)) {
+        thread_local std::vector<float> coordinates;
+        coordinates.resize(shape_.width);
+        const double lead = balance_->map_row(out.row.data(), coordinates.data()) + bias;
+        out.lead = masks(bias) ? bias : nearest_float(lead);
+        out.row.swap(coordinates);
+        out.norm = std::min(vector_norm(out.row.data(), shape_.width), std::numeric_limits<float>::max());
+    }
     if (hasher_) {
         out.buckets.resize(hasher_->bands());
         out.filed = hasher_->hash(out.row.data(), out.buckets.data());
@@ -90,8 +101,8 @@ void Index::encode_into(const void* row, float bias, Encoded& out) const {
     if (sketch_) sketch_->sketcher.encode_row(out.row.data(), out.sketch);
     if (cells_) {
         const float* centre = scan_->sketcher.centre().data();
-        for (size_t i = 0; i < shape_.features; ++i) out.row[i] -= centre[i];
-        cells_->nearest(out.row.data(), &bias, 1, &out.cell, &out.distance);
+        for (size_t i = 0; i < shape_.width; ++i) out.row[i] -= centre[i];
+        cells_->nearest(out.row.data(), &out.lead, 1, &out.cell, &out.distance);
     }
 }
 
@@ -108,6 +119,7 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
         for (size_t id = low; id < high; ++id) {
             encode_into(rows_.row(id), bias_[id], entry);
             norms_[id] = entry.norm;
+            if (balance_) mean_logits_[id] = entry.lead;
             if (!std::isfinite(entry.norm)) {
                 size_t seen = bad.load();
                 while (id < seen && !bad.compare_exchange_weak(seen, id)) {
@@ -121,14 +133,14 @@ size_t Index::encode(size_t begin, size_t end, size_t threads) {
                 scan_->store.set_factor(id, entry.scan.factor);
             }
             if (cells_) scan_->store.set_cell(id, entry.cell, entry.distance);
-            if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, bias_[id]);
+            if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, entry.lead);
         }
     });
     return bad;
 }
 
 void Index::finish_build(size_t threads) {
-    if (scan_) scan_->store.arrange(bias_.data(), hidden_classes());
+    if (scan_) scan_->store.arrange(leads().data(), hidden_classes());
     if (tables_) codes_->build(*tables_, threads);
 }
 
@@ -142,9 +154,10 @@ void Index::replace(size_t id, const Encoded& entry, float bias, const void* new
     const double reach_before = reach(id);
     bias_[id] = bias;
     norms_[id] = entry.norm;
+    if (balance_) mean_logits_[id] = entry.lead;
     always_.update(static_cast<uint32_t>(id), reach_before, reach(id), hidden);
-    if (scan_) scan_->store.set(id, entry.scan, bias, hidden, entry.cell, entry.distance);
-    if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, bias);
+    if (scan_) scan_->store.set(id, entry.scan, entry.lead, hidden, entry.cell, entry.distance);
+    if (sketch_) sketch_->store.set(id, entry.sketch.code.data(), entry.sketch.factor, entry.lead);
 }
 
 // Into the new buckets first, for which memory may run out, then out of the old ones.
@@ -171,7 +184,7 @@ void Index::move_in_tables(size_t id, const Encoded& entry, bool hidden) {
 // Ends a change: chooses new scales for the scan once the old ones no longer suit its classes.
 void Index::settle() {
     always_.settle();
-    if (scan_ && !scan_->store.suited()) scan_->store.arrange(bias_.data(), hidden_classes());
+    if (scan_ && !scan_->store.suited()) scan_->store.arrange(leads().data(), hidden_classes());
 }
 
 std::vector<uint8_t> Index::hidden_classes() const {
@@ -233,6 +246,7 @@ void Index::grow_to(size_t count) {
     const size_t first = classes_;
     bias_.resize(count, -std::numeric_limits<float>::infinity());
     norms_.resize(count, 0.0f);
+    if (balance_) mean_logits_.resize(count, -std::numeric_limits<float>::infinity());
     if (!removed_.empty()) removed_.resize(count, 0);
     if (codes_) codes_->resize(count);
     for (size_t id = first; codes_ && id < count; ++id) codes_->set_absent(id);
@@ -250,6 +264,7 @@ void Index::shrink_to(size_t count) noexcept {
     classes_ = count;
     bias_.resize(count);
     norms_.resize(count);
+    if (balance_) mean_logits_.resize(count);
     if (!removed_.empty()) removed_.resize(count);
     if (codes_) codes_->resize(count);
     if (scan_) scan_->store.resize(count);
@@ -284,11 +299,33 @@ void Index::set_always(std::span<const int64_t> ids, size_t wanted, double scale
     always_.choose(std::move(known), wanted);
 }
 
+void Index::map_queries(const float* queries, size_t count, size_t threads, float* out) const {
+    const size_t tiles = (count + kScanTile - 1) / kScanTile, splits = tiles < threads ? threads : 1;
+    parallel_for(tiles * splits, threads, [&](size_t task, size_t) {
+        const size_t first = task / splits * kScanTile, split = task % splits;
+        balance_->map_queries(queries + first * shape_.features, std::min(kScanTile, count - first),
+                              shape_.width * split / splits, shape_.width * (split + 1) / splits,
+                              out + first * shape_.width);
+    });
+}
+
+void Index::map_rows(std::span<const int64_t> ids, size_t threads, float* out, float* mean_logits) const {
+    constexpr size_t step = 64;
+    parallel_for((ids.size() + step - 1) / step, threads, [&](size_t task, size_t) {
+        std::vector<float> row(shape_.features);
+        for (size_t i = task * step; i < std::min(ids.size(), (task + 1) * step); ++i) {
+            const auto id = static_cast<size_t>(ids[i]);
+            kernels().load_row(rows_.row(id), rows_.type, shape_.features, row.data());
+            mean_logits[i] = nearest_float(balance_->map_row(row.data(), out + i * shape_.width));
+        }
+    });
+}
+
 void Index::nearest_cells(const float* residuals, const float* biases, size_t count, size_t threads,
                           uint16_t* out) const {
     parallel_for((count + kScanTile - 1) / kScanTile, threads, [&](size_t task, size_t) {
         const size_t first = task * kScanTile;
-        cells_->nearest(residuals + first * shape_.features, biases + first, std::min(kScanTile, count - first),
+        cells_->nearest(residuals + first * shape_.width, biases + first, std::min(kScanTile, count - first),
                         out + first, nullptr);
     });
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "always_candidates.h"
+#include "balance.h"
 #include "band_tables.h"
 #include "bucket_numbers.h"
 #include "cells.h"
@@ -68,6 +69,7 @@ public:
     ~Index();
     struct Shape {
         size_t features;
+        size_t width;  // coordinates that codes and sketches are made of: the features, or those of a balance
         bool skip_silent = true, rescore = false, blocked = true;
         size_t cells = 0;  // parts of the scan; 0: it is not parted
     };
@@ -84,6 +86,11 @@ public:
 
     // Position in ids of the first row whose norm is not finite (a NaN, an infinity, an overflow), or ids.size().
     size_t first_bad_row(std::span<const int64_t> ids, size_t threads) const;
+    // Before anything is built or restored; its width must be the index's.
+    void set_balance(const Balance::Parts& parts) { balance_.emplace(parts); }
+    // Coordinates [count][width] of queries, and of rows with their mean logits.
+    void map_queries(const float* queries, size_t count, size_t threads, float* out) const;
+    void map_rows(std::span<const int64_t> ids, size_t threads, float* out, float* mean_logits) const;
     // Sets up classes_ = count empty entries; then set_cells if there are any; then encode in slices, then finish.
     // encode returns the first row whose norm is not finite, or end. A bias of -infinity masks a class.
     void start_build(size_t count, const float* bias, const float* centre);
@@ -123,16 +130,20 @@ public:
     void import_scan(const uint8_t* codes, const float* factors, const SketchScales& scales, const float* centre,
                      const uint16_t* cell_of, const float* distances);
     void import_sketch(const uint8_t* codes, const float* factors, const float* centre);
-    void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed);
+    // mean_logits: with a balance only.
+    void set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed,
+                   const float* mean_logits);
     std::vector<float> bias() const;
     std::vector<float> norms() const;
+    std::vector<float> mean_logits() const;
     std::vector<uint8_t> removed() const;
+    const Shape& shape() const { return shape_; }
     const Cells* cells() const { return cells_ ? &*cells_ : nullptr; }
     const WinnerHasher* hasher() const { return hasher_ ? &*hasher_ : nullptr; }
     const Sketcher* scanner() const { return scan_ ? &scan_->sketcher : nullptr; }
     const Sketcher* sketcher() const { return sketch_ ? &sketch_->sketcher : nullptr; }
     struct Bytes {
-        size_t tables = 0, codes = 0, scan = 0, cells = 0, sketch = 0, norms_and_biases = 0;
+        size_t tables = 0, codes = 0, scan = 0, cells = 0, sketch = 0, norms_and_biases = 0, balance = 0;
     };
     Bytes bytes() const;
 
@@ -153,7 +164,9 @@ private:
                       const std::function<float(size_t)>& bias) const;
     void replace(size_t id, const Encoded& entry, float bias, const void* new_row);
     void move_in_tables(size_t id, const Encoded& entry, bool hidden);
-    double reach(size_t id) const { return static_cast<double>(norms_[id]) * always_.scale + bias_[id]; }
+    // What a class has before the query is looked at: the logit of the mean query, or the bias where that is zero.
+    const std::vector<float>& leads() const { return balance_ ? mean_logits_ : bias_; }
+    double reach(size_t id) const { return static_cast<double>(norms_[id]) * always_.scale + leads()[id]; }
     void grow_to(size_t count);
     void shrink_to(size_t count) noexcept;
     void settle();
@@ -161,13 +174,15 @@ private:
     Shape shape_;
     RowsView rows_;
     size_t classes_ = 0;
+    std::optional<Balance> balance_;
     std::optional<WinnerHasher> hasher_;
     std::optional<CodeStore> codes_;
     std::optional<BandTables> tables_;
     std::optional<SketchPart<SketchBlocks>> scan_;
     std::optional<SketchPart<SketchRecords>> sketch_;
     std::optional<Cells> cells_;
-    std::vector<float> bias_, norms_;
+    std::vector<float> bias_, norms_;  // norms: of the coordinates
+    std::vector<float> mean_logits_;   // with a balance only
     std::vector<uint8_t> removed_;  // empty until a class is removed
     AlwaysCandidates always_;
     std::vector<float> vote_weights_;

@@ -15,6 +15,11 @@ std::vector<float> Index::norms() const {
     return norms_;
 }
 
+std::vector<float> Index::mean_logits() const {
+    IndexLock::Reading reading(lock_);
+    return mean_logits_;
+}
+
 std::vector<uint8_t> Index::removed() const {
     IndexLock::Reading reading(lock_);
     return removed_;
@@ -91,7 +96,8 @@ Index::Bytes Index::bytes() const {
     if (scan_) bytes.scan = scan_->store.bytes();
     if (cells_) bytes.cells = cells_->bytes();
     if (sketch_) bytes.sketch = sketch_->store.bytes();
-    bytes.norms_and_biases = (bias_.size() + norms_.size()) * sizeof(float);
+    bytes.norms_and_biases = (bias_.size() + norms_.size() + mean_logits_.size()) * sizeof(float);
+    if (balance_) bytes.balance = balance_->bytes();
     return bytes;
 }
 
@@ -104,19 +110,21 @@ void Index::import_scan(const uint8_t* codes, const float* factors, const Sketch
         scan_->store.set_factor(id, factors[id]);
         if (cells_) scan_->store.set_cell(id, cell_of[id], distances[id]);
     }
-    scan_->store.arrange(bias_.data(), hidden_classes(), &scales);
+    scan_->store.arrange(leads().data(), hidden_classes(), &scales);
 }
 
 void Index::import_sketch(const uint8_t* codes, const float* factors, const float* centre) {
     sketch_->sketcher.set_centre(centre);
     for (size_t id = 0; id < classes_; ++id)
-        sketch_->store.set(id, codes + id * sketch_->sketcher.code_bytes(), factors[id], bias_[id]);
+        sketch_->store.set(id, codes + id * sketch_->sketcher.code_bytes(), factors[id], leads()[id]);
 }
 
-void Index::set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed) {
+void Index::set_state(size_t count, const float* bias, const float* norms, const uint8_t* removed,
+                      const float* mean_logits) {
     classes_ = count;
     bias_.assign(bias, bias + count);
     norms_.assign(norms, norms + count);
+    if (balance_) mean_logits_.assign(mean_logits, mean_logits + count);
     removed_.clear();
     if (removed) removed_.assign(removed, removed + count);
     if (codes_) codes_->resize(count);

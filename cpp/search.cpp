@@ -43,6 +43,12 @@ SearchStatus Search::run(const float* queries, size_t count) {
         queries_ = queries + begin * index_.shape_.features;
         count_ = std::min(kQueryBlock, count - begin);
         first_ = begin;
+        coordinates_ = queries_;
+        if (index_.balance_) {
+            scratch_.coordinates.resize(kQueryBlock * index_.shape_.width);
+            index_.map_queries(queries_, count_, plan_.threads, scratch_.coordinates.data());
+            coordinates_ = scratch_.coordinates.data();
+        }
         for (size_t q = 0; plan_.excluded && q < count_; ++q) list_excluded(q);
         retrieve();
         if (!out_.classes) {

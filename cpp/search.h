@@ -30,7 +30,8 @@ private:
     void everything(size_t q);
     void gather_lists(size_t splits, size_t kept, bool repeats);
     void sort_ids(std::vector<uint32_t>& ids, SearchWorker& worker);
-    const float* query(size_t q) const { return queries_ + q * index_.shape_.features; }
+    // The coordinates that all stages but the exact logits look at.
+    const float* query(size_t q) const { return coordinates_ + q * index_.shape_.width; }
     void list_excluded(size_t q);
     bool excluded(size_t q, uint32_t id) const {
         return std::binary_search(excluded_[q].begin(), excluded_[q].end(), id);
@@ -90,7 +91,7 @@ private:
     std::vector<int32_t>& cell_scores_;
     std::vector<std::vector<uint32_t>>& cell_lists_;
     // The block of queries in work: its first query, how many there are, and the number of the first.
-    const float* queries_ = nullptr;
+    const float *queries_ = nullptr, *coordinates_ = nullptr;
     size_t count_ = 0, first_ = 0;
 };
 

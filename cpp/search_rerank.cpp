@@ -1,5 +1,6 @@
 // A second, better order of what tables or scan found: by a longer sketch, or by votes with norm and bias.
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "search.h"
@@ -39,7 +40,7 @@ void Search::score_by_sketch(size_t q, std::span<const uint32_t> ids, BestList& 
 
 // Norm- and bias-aware order of the voted and the always-candidates: |x| |w| f(votes) + bias.
 void Search::rescore(size_t q, BestList& list, SearchWorker& worker) {
-    const float length = vector_norm(query(q), index_.shape_.features);
+    const float length = std::min(vector_norm(query(q), index_.shape_.width), std::numeric_limits<float>::max());
     const auto& weights = index_.vote_weights_;
     std::vector<uint64_t>& ranked = worker.ranked;
     ranked.assign(worker.voted.begin(), worker.voted.end());
@@ -51,7 +52,7 @@ void Search::rescore(size_t q, BestList& list, SearchWorker& worker) {
     for (uint64_t& key : ranked) {
         const uint32_t id = key_id(key);
         const auto votes = std::min<size_t>(static_cast<size_t>(key_score(key)), weights.size() - 1);
-        const float score = length * (index_.norms_[id] * weights[votes]) + index_.bias_[id];
+        const float score = length * (index_.norms_[id] * weights[votes]) + index_.leads()[id];
         key = best_first(score, id);
     }
     const size_t keep = std::min(wanted(q, plan_.candidates), ranked.size());

@@ -104,7 +104,7 @@ void Search::guess_floors(ScanQuery* scans, BestList** lists, size_t count, size
 void Search::add_outliers(ScanQuery& scan, const ScannedQuery& query) {
     const SketchBlocks& store = index_.scan_->store;
     for (const uint32_t id : store.outliers())
-        scan.kept[scan.count++] = best_first_key(store.wide_score_of(id, query, index_.bias_[id]), id);
+        scan.kept[scan.count++] = best_first_key(store.wide_score_of(id, query, index_.leads()[id]), id);
 }
 
 // The scan takes a bias below its scale for the lowest that it knows: what it kept for that is scored again.
@@ -114,7 +114,7 @@ void Search::lower_sunk(ScanQuery& scan, const ScannedQuery& query) {
     for (size_t i = 0; i < scan.count; ++i) {
         const uint32_t id = key_id(scan.kept[i]);
         if (!store.sunk(id)) continue;
-        const int lower = std::min(key_score(scan.kept[i]), store.wide_score_of(id, query, index_.bias_[id]));
+        const int lower = std::min(key_score(scan.kept[i]), store.wide_score_of(id, query, index_.leads()[id]));
         scan.kept[i] = best_first_key(lower, id);
     }
 }

@@ -29,6 +29,7 @@ struct SearchWorker {
 
 struct SearchScratch {
     std::vector<SearchWorker> workers;
+    std::vector<float> coordinates;               // [query][width]: balanced
     std::vector<BestList> lists;                  // what each (query, share of the classes) found
     std::vector<std::vector<uint32_t>> ids;       // candidates of each query
     std::vector<std::vector<uint32_t>> excluded;  // what each query must not find, ascending

@@ -58,7 +58,9 @@ void Index::votes(const float* query, uint16_t* counts, size_t count) {
     IndexLock::Reading reading(lock_);
     std::fill(counts, counts + count, uint16_t{0});
     QueryWinners winners;
-    if (!hasher_->hash_query(query, winners)) return;
+    std::vector<float> coordinates(balance_ ? shape_.width : 0);
+    if (balance_) map_queries(query, 1, 1, coordinates.data());
+    if (!hasher_->hash_query(balance_ ? coordinates.data() : query, winners)) return;
     const auto add = [&](size_t id) {
         if (id < count) ++counts[id];  // a class that was appended since the caller looked is left out
     };

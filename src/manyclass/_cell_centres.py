@@ -5,7 +5,6 @@ Sums of whole numbers do not depend on their order, so the centres are the same 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -39,21 +38,14 @@ class Centres:
         return lengths
 
 
-def find_centres(
-    rows: npt.NDArray[Any],
-    bias: Floats | None,
-    origin: Floats,
-    config: HashConfig,
-    nearest: Nearest,
-) -> Centres:
+def find_centres(sample: Floats, sample_bias: Floats, config: HashConfig, nearest: Nearest) -> Centres:
     """Return centres by k-means over a sample of the rows, with the bias as one more coordinate.
 
-    origin: the mean row, which is taken off every row. nearest: returns the cell of each of some (residuals, biases).
+    sample: rows without their mean, (count, width). nearest: returns the cell of each of some (residuals, biases).
     """
     cells = config.cells
-    sample, sample_bias = _sample(rows, bias, origin, SAMPLE_PER_CELL * cells)
     if not len(sample):
-        return Centres(np.zeros((cells, rows.shape[1]), np.int8), np.zeros(cells, np.float32), 0.0)
+        return Centres(np.zeros((cells, sample.shape[1]), np.int8), np.zeros(cells, np.float32), 0.0)
     points = np.concatenate([sample, sample_bias[:, None]], axis=1).astype(np.float64)
     unit = float(np.abs(points).max()) / 2**30 or 1.0
     fixed = np.rint(points / unit).astype(np.int32)
@@ -69,14 +61,13 @@ def find_centres(
     return _rounded(means, unit)
 
 
-def _sample(rows: npt.NDArray[Any], bias: Floats | None, origin: Floats, size: int) -> tuple[Floats, Floats]:
-    """Return some rows minus the origin, and biases: none far longer than nearly all, nor biases far beyond them."""
-    step = max(1, len(rows) // size)
+def typical_sample(sample: Floats, sample_bias: Floats) -> tuple[Floats, Floats]:
+    """Return the rows (count, width) and biases of it that are not far longer than nearly all, nor masked.
+
+    Biases far beyond the others are cut.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
-        sample = rows[::step].astype(np.float32) - origin
-        kept = typical_rows(sample)
-    sample_bias = np.zeros(len(sample), np.float32) if bias is None else bias[::step]
-    kept &= sample_bias != -np.inf
+        kept = typical_rows(sample) & (sample_bias != -np.inf)
     sample, sample_bias = sample[kept], sample_bias[kept]
     if len(sample):
         limit = max(SLACK * abs(all_but_a_few(sample_bias)), WIDEST_BIAS * float(np.median(lengths(sample))))

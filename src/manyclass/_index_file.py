@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._balance import Balance
 from manyclass._cell_centres import Centres
 from manyclass._index_state import IndexState, likeliest_by_norm_and_bias
 from manyclass._section_file import BF16, read_sections, write_sections
@@ -50,6 +51,9 @@ def index_arrays(index: "ClassIndex") -> Arrays:
     """Return all arrays of an index but its rows, by name."""
     state, core, config, count = index.state, index.state.core, index.config, index.classes
     arrays: Arrays = {"bias": core.bias(), "norms": core.norms()}
+    if state.balance is not None:
+        arrays["mean_logits"] = core.mean_logits()
+        arrays |= {f"balance_{field.name}": getattr(state.balance, field.name) for field in fields(Balance)}
     if len(core.removed()):
         arrays["removed"] = core.removed()
     if config.bands:
@@ -124,14 +128,17 @@ def _restored_state(config: HashConfig, meta: dict[str, Any], arrays: Arrays, th
     if rows.shape != (count, features):
         raise ValueError(f"rows have shape {rows.shape}, expected {(count, features)}")
     if config.cells:  # before memory is taken for them
-        _array(arrays, "cell_centres", np.int8, (config.cells, features))
+        _array(arrays, "cell_centres", np.int8, (config.cells, config.width(features)))
     state = IndexState(config, features)
+    if config.balance != "none":
+        state.set_balance(_balance(config, features, arrays))
     state.bind(_loaded(rows, arrays["rows"].dtype))
     bias, norms = _array(arrays, "bias", np.float32, (count,)), _array(arrays, "norms", np.float32, (count,))
     removed = _array(arrays, "removed", np.uint8, (count,)) if "removed" in arrays else None
     if not ((np.isfinite(bias) | (bias == -np.inf)).all() and np.isfinite(norms).all()):
         raise ValueError("biases or norms are not finite")
-    state.core.set_state(bias, norms, removed)
+    mean_logits = _mean_logits(arrays, bias) if config.balance != "none" else None
+    state.core.set_state(bias, norms, removed, mean_logits)
     if config.bands:
         hidden = bias == -np.inf if removed is None else (bias == -np.inf) | (removed != 0)
         _restore_tables(state, arrays, hidden, threads)
@@ -141,6 +148,32 @@ def _restored_state(config: HashConfig, meta: dict[str, Any], arrays: Arrays, th
         codes, factors = _sketch_arrays(state, "sketch", config.sketch_bits, meta, arrays)
         state.core.import_sketch(codes, factors, _centre(state, arrays))
     return state
+
+
+def _balance(config: HashConfig, features: int, arrays: Arrays) -> Balance:
+    """Return the change of coordinates of a file, each number of it within what the core computes with."""
+    directions = config.width(features) if config.balance == "directions" else 0
+    balance = Balance(
+        mean=_array(arrays, "balance_mean", np.float32, (features,)),
+        centre=_array(arrays, "balance_centre", np.float32, (features,)),
+        scales=_array(arrays, "balance_scales", np.float64, (features,)),
+        query_levels=_array(arrays, "balance_query_levels", np.int8, (directions, features)),
+        query_units=_array(arrays, "balance_query_units", np.float64, (directions,)),
+        row_levels=_array(arrays, "balance_row_levels", np.int16, (directions + 1, features)),
+        row_units=_array(arrays, "balance_row_units", np.float64, (directions + 1,)),
+    )
+    units = np.concatenate([balance.scales, balance.query_units, balance.row_units])
+    means = np.concatenate([balance.mean, balance.centre])
+    if not (((units > 0) & (units < np.inf)).all() and np.isfinite(means).all()):
+        raise ValueError("impossible balance")
+    return balance
+
+
+def _mean_logits(arrays: Arrays, bias: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    mean_logits = _array(arrays, "mean_logits", np.float32, bias.shape)
+    if not (np.isfinite(mean_logits) | (bias == -np.inf)).all() or (mean_logits == np.inf).any():
+        raise ValueError("mean logits are not finite")
+    return mean_logits
 
 
 def _restore_tables(state: IndexState, arrays: Arrays, hidden: npt.NDArray[np.bool_], threads: int) -> None:
@@ -182,7 +215,7 @@ def _always_rule(state: IndexState, arrays: Arrays, always: npt.NDArray[np.int64
 
 
 def _centre(state: IndexState, arrays: Arrays) -> npt.NDArray[np.float32]:
-    centre = _array(arrays, "centre", np.float32, (state.features,))
+    centre = _array(arrays, "centre", np.float32, (state.config.width(state.features),))
     if not np.isfinite(centre).all():
         raise ValueError("the centre is not finite")
     return centre
@@ -221,7 +254,7 @@ def _restore_cells(
 ) -> tuple[npt.NDArray[np.uint16], npt.NDArray[np.float32]]:
     """Set the centres; return the cell of each class and its distance from the centre."""
     count, scale = state.config.cells, float(meta["cell_scale"])
-    centres = _array(arrays, "cell_centres", np.int8, (count, state.features))
+    centres = _array(arrays, "cell_centres", np.int8, (count, state.config.width(state.features)))
     biases = _array(arrays, "cell_biases", np.float32, (count,))
     cells = _array(arrays, "cells", np.uint16, (state.classes,))
     if not (0 <= scale < 1e40 and np.isfinite(biases).all() and (centres > -128).all()):

@@ -18,6 +18,7 @@ SKETCH_STEP = 32
 MAX_SKETCH_BITS = 4096
 MAX_CELLS = 65_535
 MAX_CELL_FEATURES = 65_536
+MAX_BALANCED_FEATURES = 8192
 MAX_THREADS = 255
 # Limits of our own.
 MAX_CLASSES = 2**32 - 2
@@ -165,6 +166,8 @@ class HashConfig:
         stages = ["tables"] if self.bands else ["scan"] if self.scan_bits else []
         if self.cells:
             stages.insert(0, "cells")
+        if self.balance != "none":
+            stages.insert(0, "balance")
         if self.bands and self.probes > 1:
             stages.append("probes")
         if self.bands and (self.probes == 1 or not self.sketch_bits):
@@ -181,14 +184,24 @@ class HashConfig:
 
     def check_features(self, features: int) -> None:
         """Raise where this config cannot hash vectors of that width."""
-        if self.bands and features < self.window:
-            way_out = f"window={1 << (features.bit_length() - 1)}" if features > 1 else "bands=0"
-            raise ConfigError(f"window={self.window} is wider than features={features}; try {way_out}")
+        width = self.width(features)
+        if self.bands and width < self.window:
+            way_out = f"window={1 << (width.bit_length() - 1)}" if width > 1 else "bands=0"
+            what = f"features={features}" if width == features else f"coordinates={width}"
+            raise ConfigError(f"window={self.window} is wider than {what}; try {way_out}")
+        if self.balance != "none" and features > MAX_BALANCED_FEATURES:
+            raise ConfigError(
+                f"balance={self.balance!r} needs features={features} to be at most {MAX_BALANCED_FEATURES}; try 'none'"
+            )
 
-        if self.cells and features > MAX_CELL_FEATURES:
+        if self.cells and width > MAX_CELL_FEATURES:
             raise ConfigError(
                 f"cells={self.cells} need features={features} to be at most {MAX_CELL_FEATURES}; try cells=0"
             )
+
+    def width(self, features: int) -> int:
+        """Return how many coordinates codes and sketches are made of."""
+        return min(self.coordinates or features, features)
 
     def cells_scanned(self, candidates: int) -> int:
         """Return how many cells a query scans: all of them times the root of candidates / cell_reach, rounded up."""

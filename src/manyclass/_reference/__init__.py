@@ -3,6 +3,7 @@
 Integer results (codes, votes, sketches, scores, cells, candidate ids, trees) and row updates are the same bits as the
 core's. The floating point on the way to them is spelled out in the core's order. It has the names of `_native`.
 
+- balance: coordinates in which rows and queries vary alike
 - winner_codes: windows, winners, and the bucket number of a band
 - votes, probes: what the tables give for a query
 - sketch, cells: the scan, and the part of it that a query looks at

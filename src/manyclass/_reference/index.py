@@ -8,13 +8,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._balance import Balance
 from manyclass._cell_centres import Centres
 from manyclass._reference import cells as partition
+from manyclass._reference.balance import query_coordinates, row_coordinates
 from manyclass._reference.exact_logits import exact_logits, log_probabilities
 from manyclass._reference.probes import probe_order, read_probes
 from manyclass._reference.scan import SUNK, Flags, ScanStore, choose_scales
 from manyclass._reference.sketch import SketchRecords, resized
-from manyclass._reference.vector_math import Floats, Ints, norm
+from manyclass._reference.vector_math import LARGEST, Floats, Ints, nearest_float, norm
 from manyclass._reference.votes import best_by_score, count_votes, rescored
 from manyclass._reference.winner_codes import (
     ABSENT,
@@ -45,6 +47,7 @@ class Index:
         self,
         *,
         features: int,
+        width: int,
         skip_silent: bool,
         rescore: bool,
         blocked: bool,
@@ -65,7 +68,8 @@ class Index:
         if permutations is not None and offsets is not None:
             self.elements = window_elements(permutations, offsets, bands)
             self.code_bits = offsets.shape[2].bit_length() - 1
-        self._bias = self._norms = np.zeros(0, np.float32)
+        self.width, self.balance = width, None
+        self._bias = self._norms = self._leads = np.zeros(0, np.float32)
         self._removed = np.zeros(0, np.uint8)
         self._always: dict[int, float] = {}  # more than are wanted, so that the next ones are known: id and reach
         self._always_wanted, self._always_rule = 0, (0.0, np.inf)
@@ -90,10 +94,31 @@ class Index:
     # Building
 
     def start_build(self, count: int, bias: Floats | None, centre: Floats | None) -> None:
-        self.set_state(np.zeros(count, np.float32) if bias is None else bias, np.zeros(count, np.float32), None)
+        none = np.zeros(count, np.float32)
+        self.set_state(none if bias is None else bias, none, None, None)
         for sketch in self._sketches():
             assert centre is not None
             sketch.centre = centre
+
+    def set_balance(self, *parts: Any) -> None:
+        """Take a Balance's fields, in their order."""
+        self.balance = Balance(*parts)
+
+    def map_queries(self, queries: Floats, threads: int, out: Floats) -> None:
+        """Write the coordinates of queries."""
+        for q, query in enumerate(queries):
+            out[q] = self._coordinates(query)
+
+    def map_rows(self, ids: Ints, threads: int, out: Floats, mean_logits: Floats) -> None:
+        """Write the coordinates of rows, and their mean logits without the bias."""
+        assert self.balance is not None
+        for i, row_id in enumerate(ids):
+            out[i], mean_logit = row_coordinates(self._row(self.rows[row_id]), self.balance)
+            mean_logits[i] = nearest_float(mean_logit)
+
+    def _coordinates(self, query: Floats) -> Floats:
+        """Return what all stages but the exact logits look at."""
+        return query if self.balance is None else query_coordinates(query, self.balance)
 
     def set_cells(self, centres: npt.NDArray[np.int8], biases: Floats, scale: float) -> None:
         self.centres = Centres(centres, biases, scale)
@@ -111,7 +136,13 @@ class Index:
 
     def _encode(self, i: int, row: Floats) -> None:
         """Store all that is kept of a class."""
+        self._leads[i] = self._bias[i]
         self._norms[i] = norm(row)
+        if self.balance is not None:
+            row, mean_logit = row_coordinates(row, self.balance)
+            if self._bias[i] != -np.inf:
+                self._leads[i] = nearest_float(mean_logit + float(self._bias[i]))
+            self._norms[i] = min(norm(row), np.float32(LARGEST))
         if self.elements is not None:
             buckets = row_buckets(row, self.elements, self.code_bits, self.exact_keys)
             self.table[i] = buckets if self._visible()[i] else ABSENT
@@ -120,14 +151,14 @@ class Index:
         if self.cells:
             assert self.scan is not None
             residual = row - self.scan.centre
-            (cell,), (dot,) = partition.nearest(residual[None], self._bias[i : i + 1], self.centres)
+            (cell,), (dot,) = partition.nearest(residual[None], self._leads[i : i + 1], self.centres)
             self.cell_of[i] = cell
             self.distances[i] = partition.distance(residual, int(cell), float(dot), self.centres)
 
     def finish_build(self, threads: int) -> None:
         if self.scan:
             visible = self._visible()
-            self.scan.scales = choose_scales(self.scan.factors[visible], self._bias[visible], self.scan.bits)
+            self.scan.scales = choose_scales(self.scan.factors[visible], self._leads[visible], self.scan.bits)
 
     def _sketches(self) -> list[SketchRecords]:
         return [sketch for sketch in (self.scan, self.sketch) if sketch]
@@ -163,14 +194,14 @@ class Index:
             self._always_rule = scale, min(self._always.values())
 
     def _reach(self, i: int) -> float:
-        return float(self._norms[i]) * self._always_rule[0] + float(self._bias[i])
+        return float(self._norms[i]) * self._always_rule[0] + float(self._leads[i])
 
     def _by_reach(self) -> list[tuple[int, float]]:
         return sorted(self._always.items(), key=lambda known: (-known[1], known[0]))
 
     def _settle(self) -> None:
         if self.scan:
-            self.scan.settle(self._bias, self._visible())
+            self.scan.settle(self._leads, self._visible())
 
     def append(self, count: int, bias: Floats | None, threads: int) -> None:
         first = self.classes
@@ -184,6 +215,7 @@ class Index:
 
     def _grow(self, count: int) -> None:
         self._bias, self._norms = resized(self._bias, count), resized(self._norms, count)
+        self._leads = resized(self._leads, count)
         if len(self._removed):
             self._removed = resized(self._removed, count)
         if self.elements is not None:
@@ -291,26 +323,26 @@ class Index:
         def kept(ids: Ints, count: int) -> Ints:
             return ids[~np.isin(ids, excluded)][:count]
 
-        more = len(excluded)
+        more, query = len(excluded), self._coordinates(query)
         if self.scan:
             scanned = self._scanned(query, cells, (keep if self.sketch else candidates) + more)
             if not self.sketch:
-                return kept(self.scan.best(query, scanned, self._bias, candidates + more), candidates)
-            found = kept(self.scan.best(query, scanned, self._bias, keep + more), keep)
-            return self.sketch.best(query, found, self._bias, candidates)
+                return kept(self.scan.best(query, scanned, self._leads, candidates + more), candidates)
+            found = kept(self.scan.best(query, scanned, self._leads, keep + more), keep)
+            return self.sketch.best(query, found, self._leads, candidates)
         if self.elements is None:
             return kept(np.flatnonzero(self._visible()), self.classes)
         hits, votes = self._hits(query, keep + more, probes)
         if self.sketch:
             hits = np.union1d(hits, self.always()).astype(np.int64)
-            return kept(self.sketch.best(query, hits, self._bias, candidates + more), candidates)
+            return kept(self.sketch.best(query, hits, self._leads, candidates + more), candidates)
         if self.rescore:
             extra = np.setdiff1d(self.always(), hits).astype(np.int64)
             hits, votes = (
                 np.concatenate([hits, extra]),
                 np.concatenate([votes, np.zeros(len(extra), np.int64)]),
             )
-            scores = rescored(query, self._norms[hits], self._bias[hits], votes, self.vote_weights)
+            scores = rescored(query, self._norms[hits], self._leads[hits], votes, self.vote_weights)
             return kept(best_by_score(hits, scores, candidates + more), candidates)
         return kept(best_by_score(hits, votes, candidates + more), candidates)
 
@@ -320,10 +352,10 @@ class Index:
         if not self.cells:
             return np.flatnonzero(visible)
         assert self.scan is not None
-        inside = visible & ~self.scan.outside(self._bias)
+        inside = visible & ~self.scan.outside(self._leads)
         sizes = np.bincount(self.cell_of[inside], minlength=self.cells)
         highest = np.full(self.cells, SUNK, np.int64)
-        np.maximum.at(highest, self.cell_of[inside], self.scan.weights(self._bias)[1][inside])
+        np.maximum.at(highest, self.cell_of[inside], self.scan.weights(self._leads)[1][inside])
         tops = (highest * (self.scan.scales[1] / 32768)).astype(np.float64)
         looked_at = partition.chosen(query, self.centres, self.cell_radii(), tops, sizes, cells, limit)
         return np.flatnonzero(visible & (~inside | np.isin(self.cell_of, looked_at)))
@@ -348,7 +380,7 @@ class Index:
 
     def votes(self, query: Floats, counts: npt.NDArray[np.uint16]) -> None:
         assert self.elements is not None
-        keys = ordered_keys(query, self.exact_keys)
+        keys = ordered_keys(self._coordinates(query), self.exact_keys)
         counts[:] = 0
         if keys.min() != keys.max():
             best, _, _, silent = winners(keys, self.elements)
@@ -357,9 +389,12 @@ class Index:
 
     # State
 
-    def set_state(self, bias: Floats, norms: Floats, removed: npt.NDArray[np.uint8] | None) -> None:
+    def set_state(
+        self, bias: Floats, norms: Floats, removed: npt.NDArray[np.uint8] | None, mean_logits: Floats | None
+    ) -> None:
         self.classes = len(bias)
         self._bias, self._norms = bias.copy(), norms.copy()
+        self._leads = (bias if mean_logits is None else mean_logits).copy()
         self._removed = np.zeros(0, np.uint8) if removed is None else removed.copy()
         if self.elements is not None:
             self.table = np.full((self.classes, len(self.elements)), ABSENT, np.int64)
@@ -383,7 +418,7 @@ class Index:
 
     def export_weights(self, factors: npt.NDArray[np.int16], biases: npt.NDArray[np.int16]) -> None:
         assert self.scan is not None
-        factors[:], biases[:] = self.scan.weights(self._bias)
+        factors[:], biases[:] = self.scan.weights(self._leads)
 
     def import_scan(
         self,
@@ -407,12 +442,12 @@ class Index:
 
     def outliers(self) -> npt.NDArray[np.uint32]:
         assert self.scan is not None
-        return np.flatnonzero(self._visible() & self.scan.outside(self._bias)).astype(np.uint32)
+        return np.flatnonzero(self._visible() & self.scan.outside(self._leads)).astype(np.uint32)
 
     def cell_radii(self) -> Floats:
         """Return how far the farthest class of each cell is from its centre, of those that the scan finds there."""
         assert self.scan is not None
-        inside = self._visible() & ~self.scan.outside(self._bias)
+        inside = self._visible() & ~self.scan.outside(self._leads)
         radii = np.zeros(self.cells, np.float32)
         np.maximum.at(radii, self.cell_of[inside], self.distances[inside])
         return radii
@@ -422,6 +457,9 @@ class Index:
 
     def bias(self) -> Floats:
         return self._bias.copy()
+
+    def mean_logits(self) -> Floats:
+        return self._leads.copy()
 
     def norms(self) -> Floats:
         return self._norms.copy()

@@ -1,0 +1,95 @@
+#include "balance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels.h"
+#include "wide_score.h"
+
+namespace manyclass {
+namespace {
+
+constexpr int kFeatureLevels = 2047;  // a feature is an integer in [-2047, 2047] where it is multiplied
+constexpr double kVanishing = 1e-60;  // a vector below that counts as zero
+
+}  // namespace
+
+Balance::Balance(const Parts& parts)
+    : features_(parts.features),
+      padded_((parts.features + 15) / 16 * 16),
+      directions_(parts.directions),
+      mean_(parts.mean, parts.mean + features_),
+      centre_(parts.centre, parts.centre + features_),
+      scales_(parts.scales, parts.scales + features_),
+      query_units_(parts.query_units, parts.query_units + directions_),
+      row_units_(parts.row_units, parts.row_units + directions_ + 1),
+      query_levels_(directions_ * padded_, 0),
+      row_high_((directions_ + 1) * padded_, 0),
+      row_low_((directions_ + 1) * padded_, 0) {
+    for (size_t i = 0; i < directions_; ++i)
+        std::copy_n(parts.query_levels + i * features_, features_, query_levels_.begin() + i * padded_);
+    for (size_t i = 0; i <= directions_; ++i)
+        for (size_t j = 0; j < features_; ++j) {
+            const int level = parts.row_levels[i * features_ + j], high = (level + 64) >> 7;
+            row_high_[i * padded_ + j] = static_cast<int8_t>(high);
+            row_low_[i * padded_ + j] = static_cast<int8_t>(level - 128 * high);
+        }
+}
+
+double Balance::levels(const std::vector<double>& x, int16_t* out) const {
+    double largest = 0;
+    for (size_t i = 0; i < features_; ++i) largest = std::max(largest, std::fabs(x[i]));
+    std::fill(out, out + padded_, int16_t{0});
+    if (largest < kVanishing) return 0;
+    const double per_unit = kFeatureLevels / largest;
+    constexpr double shift = 6755399441055744.0;  // rounds to the nearest whole number, ties to even, and vectorises
+    for (size_t i = 0; i < features_; ++i)
+        out[i] = static_cast<int16_t>(static_cast<int32_t>((x[i] * per_unit + shift) - shift));
+    return largest / kFeatureLevels;
+}
+
+void Balance::map_queries(const float* queries, size_t count, size_t begin, size_t end, float* out) const {
+    thread_local std::vector<double> moved;
+    thread_local std::vector<int16_t> whole;
+    thread_local std::vector<int32_t> dots;
+    moved.resize(features_), whole.resize(kScanTile * padded_), dots.resize(kScanTile * std::max<size_t>(1, directions_));
+    const int16_t* vectors[kScanTile];
+    int32_t* products[kScanTile];
+    double units[kScanTile];
+    for (size_t q = 0; q < count; ++q) {
+        const float* x = queries + q * features_;
+        for (size_t i = 0; i < features_; ++i) moved[i] = (static_cast<double>(x[i]) - mean_[i]) / scales_[i];
+        if (!directions_)
+            for (size_t i = begin; i < end; ++i) out[q * features_ + i] = nearest_float(moved[i]);
+        else
+            units[q] = levels(moved, whole.data() + q * padded_);
+        vectors[q] = whole.data() + q * padded_, products[q] = dots.data() + q * directions_;
+    }
+    if (!directions_) return;
+    kernels().cell_dots(query_levels_.data(), padded_, begin, end, vectors, count, products);
+    for (size_t q = 0; q < count; ++q)
+        for (size_t i = begin; i < end; ++i)
+            out[q * directions_ + i] = nearest_float(products[q][i] * (units[q] * query_units_[i]));
+}
+
+double Balance::map_row(const float* row, float* out) const {
+    thread_local std::vector<double> moved;
+    thread_local std::vector<int16_t> whole;
+    thread_local std::vector<int32_t> dots;
+    const size_t maps = directions_ + 1;
+    moved.resize(features_), whole.resize(padded_), dots.resize(2 * maps);
+    for (size_t i = 0; i < features_; ++i) moved[i] = (static_cast<double>(row[i]) - centre_[i]) * scales_[i];
+    if (!directions_) std::transform(moved.begin(), moved.end(), out, nearest_float);
+    const double unit = levels(moved, whole.data());
+    const int16_t* vector = whole.data();
+    int32_t *high = dots.data(), *low = high + maps;
+    kernels().cell_dots(row_high_.data(), padded_, 0, maps, &vector, 1, &high);
+    kernels().cell_dots(row_low_.data(), padded_, 0, maps, &vector, 1, &low);
+    const auto product = [&](size_t i) {
+        return static_cast<double>(int64_t{128} * high[i] + low[i]) * (unit * row_units_[i]);
+    };
+    for (size_t i = 0; i < directions_; ++i) out[i] = nearest_float(product(i));
+    return product(directions_);
+}
+
+}  // namespace manyclass
