@@ -81,9 +81,10 @@ def exact_best(rows: npt.NDArray[Any], bias: Floats | None, queries: Floats, k: 
     best_logits = np.full((len(queries), k), -np.inf, np.float32)
     for begin in range(0, len(rows), CHUNK):
         chunk = np.asarray(rows[begin : begin + CHUNK], dtype=np.float32)
-        logits = queries @ chunk.T
-        if bias is not None:
-            logits += bias[begin : begin + len(chunk)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            logits = queries @ chunk.T
+            if bias is not None:
+                logits += bias[begin : begin + len(chunk)]
         best, best_logits = _merged(best, best_logits, logits, begin)
     best[~np.isfinite(best_logits)] = -1
     return best
