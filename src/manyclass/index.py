@@ -10,15 +10,18 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads
-from manyclass._balance import find_balance
+from manyclass._chooser import Layer
 from manyclass._index_file import load_index, save_index
 from manyclass._index_state import IndexState, Progress
+from manyclass._query_sample import checked_sample
+from manyclass._search_sizes import SearchSizes, search_sizes
+from manyclass._self_configuration import adapted, build_and_choose, build_as_told
 from manyclass._topk import TopK
 from manyclass._validation import (
     Floats,
@@ -33,21 +36,14 @@ from manyclass._validation import (
     check_vectors,
     not_finite,
 )
+from manyclass._wishes import checked_wishes
 from manyclass.config import MAX_THREADS, HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.quality import Quality, compare, exact_answer
+from manyclass.report import Measured, Report
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 MOST_K = 65_536  # best classes a search may ask for where there are fewer classes than that
-
-
-class SearchSizes(NamedTuple):
-    """How much of the index one search looks at."""
-
-    candidates: int  # classes that get an exact logit
-    keep: int  # classes that tables or scan hand on to the re-ranking
-    probes: int  # of tables: buckets read per band
-    cells: int  # of a scan with cells: how many of them are scanned
 
 
 _ALL: weakref.WeakSet[ClassIndex] = weakref.WeakSet()
@@ -83,6 +79,7 @@ class ClassIndex:
     config: HashConfig. Sizes and stages, as given to `build` or chosen by it.
     features: int. Width of rows and queries.
     names: list[str] | None. Names of the classes, kept with the index and saved with it.
+    measured: Measured. What was measured when it was built; `report` puts it into words.
     state: IndexState. What the index is made of, for those who store it; to change it is to go behind the index's back.
     """
 
@@ -91,6 +88,8 @@ class ClassIndex:
         self.config = state.config
         self.features = state.features
         self.names = names
+        self.measured = Measured()
+        self._seconds: dict[str, float] = {}
         self._owned = state.rows[:0]  # room for appended rows; empty while the rows are the caller's
         self._changing = threading.RLock()  # one change, or one look at the whole index, at a time
         _ALL.add(self)
@@ -101,6 +100,12 @@ class ClassIndex:
         rows: npt.NDArray[Any],
         *,
         bias: npt.ArrayLike | None = None,
+        queries: npt.ArrayLike | None = None,
+        target: float = 0.99,
+        metric: Literal["top1", "recall"] = "top1",
+        k: int = 10,
+        optimize: Literal["batch", "single"] = "batch",
+        memory: int | None = None,
         config: HashConfig | None = None,
         names: Sequence[str] | None = None,
         threads: int | None = None,
@@ -111,27 +116,39 @@ class ClassIndex:
         rows: array (classes, features) of float32, float64, float16 or bfloat16; may be a memory map.
         bias: floats (classes,) = None. Give the layer's bias: without it classes are ranked as if it were zero. -inf
             masks a class: no search returns it until `refresh` gives it another bias.
-        config: HashConfig = None. None takes `HashConfig.for_problem`; `tune` finds a faster one by measuring.
+        queries: floats (count, features) = None. A sample of real queries, best a few thousand: the index balances rows
+            with them, tries a short list of settings on one half and reports on the other. None: it makes do with
+            stand-ins from the rows, and leaves more room for error.
+        target: float = 0.99. Share of the exact answer to keep with `config.candidates` candidates.
+        metric: "top1" or "recall" = "top1". What the target is about: the best class, or the best k.
+        k: int = 10. Of "recall", and of the report.
+        optimize: "batch" or "single" = "batch". Whether queries come many at a time, or one by one.
+        memory: int = None. Bytes the index may take beside the rows; None sets no limit.
+        config: HashConfig = None. Settings to use as they are; nothing is tried or measured then, and the five
+            arguments above are not used, but for queries, which a config with a balance is fitted to.
         names: strings, one per class = None. Kept and saved with the index; searches return ids all the same.
         threads: int = None. None uses all cores; fewer where other work runs beside.
-        progress: function = None. Called with (rows done, rows in all); for builds that take minutes.
+        progress: function = None. Called with (rows done, rows in all); for builds that take minutes. While settings
+            are tried it is called with (0, rows) after each, and a second build may start over.
 
-        Cost: rows × (codes × window comparisons, or a rotation per sketch).
+        Cost: rows × (codes × window comparisons, or a rotation per sketch); to choose takes about twice as long again.
+        The same arguments give the same index: quality is measured, but work is counted, not timed.
         """
         check_rows("rows", rows)
         count, features = rows.shape
-        if config is None:
-            config = HashConfig.for_problem(count, features)
-        if not isinstance(config, HashConfig):
+        if config is not None and not isinstance(config, HashConfig):
             raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
+        wishes = checked_wishes(target, metric, k, optimize, memory)
+        sample = None if queries is None else checked_sample("queries", queries, features)
         checked_bias = None if bias is None else check_biases("bias", bias, count)
         checked_names = None if names is None else check_names("names", names, count)
         if progress is not None and not callable(progress):
             raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
-        workers = _threads(threads)
-        state = IndexState(config, features)
-        state.build(rows, checked_bias, workers, progress, find_balance(rows, rows, config))
-        return cls(state, checked_names)
+        layer = Layer(rows, checked_bias, _threads(threads), progress)
+        made = build_and_choose(layer, sample, wishes) if config is None else build_as_told(config, layer, sample)
+        index = cls(made.state, checked_names)
+        index.measured, index._seconds = made.measured, made.seconds
+        return index
 
     @property
     def classes(self) -> int:
@@ -373,6 +390,28 @@ class ClassIndex:
         exact = exact_answer(self.rows[: self.classes], self.state.core.bias(), vectors, k, self.state.core.removed())
         return compare(found, logits, exact, wanted, checked)
 
+    def report(self) -> Report:
+        """Return what the index chose, what it measured, and what to expect at which candidates: print it."""
+        own = sum(size for part, size in self.memory_report().items() if part not in ("rows", "names"))
+        return Report(self.config, self.classes, self.features, self.measured, own, dict(self._seconds))
+
+    @_one_at_a_time
+    def adapt(self, queries: npt.ArrayLike, *, threads: int | None = None) -> Report:
+        """Fit the index to new queries, when those have drifted, and return a new report on them.
+
+        queries: floats (count, features). A sample of queries as they are now, best a few thousand.
+        threads: int = None. None uses all cores.
+
+        Balance and cells are found anew; rows, biases, names, removed classes and the config stay. Searches go on
+        meanwhile and see all of the old index or all of the new. Without a balance there is nothing to fit, and only
+        the report is new. Cost: that of a build, and the exact answer of some queries.
+        """
+        workers = _threads(threads)
+        sample = checked_sample("queries", queries, self.features)
+        made = adapted(self.state, sample, self.measured, workers)
+        self.state, self.measured, self._seconds = made.state, made.measured, made.seconds
+        return self.report()
+
     @_one_at_a_time
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the index with its rows to one file: the old file or the new one, never anything between.
@@ -426,16 +465,8 @@ class ClassIndex:
 
     def _sizes(self, candidates: int | None) -> SearchSizes:
         """Return how much a search looks at for so many candidates."""
-        config = self.config
-        wanted = check_count("candidates", config.candidates if candidates is None else candidates)
-        if not config.bands and not config.scan_bits:
-            everything = max(1, self.classes)
-            return SearchSizes(everything, everything, config.probes, 0)
-        wanted = max(1, min(wanted, self.classes))
-        keep = wanted
-        if config.sketch_bits or config.rescore or config.probes > 1:
-            keep = min(wanted * config.breadth, max(1, self.classes * config.probes))
-        return SearchSizes(wanted, keep, config.probes, config.cells_scanned(wanted) if config.cells else 0)
+        wanted = check_count("candidates", self.config.candidates if candidates is None else candidates)
+        return search_sizes(self.config, self.classes, wanted)
 
     def _excluded(self, exclude: npt.ArrayLike | None, queries: int, single: bool) -> Ids | None:
         return None if exclude is None else check_excluded("exclude", exclude, self.classes, queries, single)

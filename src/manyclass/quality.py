@@ -70,14 +70,45 @@ def exact_answer(
         with np.errstate(divide="ignore", invalid="ignore"):  # all classes of the chunk may be removed
             summed = highest + np.log(np.exp(logits - highest[:, None]).sum(axis=1, dtype=np.float64))
             normalizer = np.where(summed > -np.inf, np.logaddexp(normalizer, summed), normalizer)
-        top = np.argpartition(-logits, min(k, len(chunk)) - 1, axis=1)[:, :k] if len(chunk) > k else None
-        ids = np.broadcast_to(np.arange(len(chunk)), logits.shape) if top is None else top
-        joined = np.concatenate([best, ids + begin], axis=1)
-        joined_logits = np.concatenate([best_logits, np.take_along_axis(logits, ids, 1)], axis=1)
-        order = np.lexsort((joined, -joined_logits), axis=1)[:, :k]
-        best, best_logits = np.take_along_axis(joined, order, 1), np.take_along_axis(joined_logits, order, 1)
+        best, best_logits = _merged(best, best_logits, logits, begin)
     best[~np.isfinite(best_logits)] = -1
     return ExactAnswer(best, best_logits, normalizer)
+
+
+def exact_best(rows: npt.NDArray[Any], bias: Floats | None, queries: Floats, k: int) -> Ids:
+    """Return the exact top k alone, (queries, k), -1 where there is none: a fraction of the time of `exact_answer`."""
+    best = np.full((len(queries), k), -1, np.int64)
+    best_logits = np.full((len(queries), k), -np.inf, np.float32)
+    for begin in range(0, len(rows), CHUNK):
+        chunk = np.asarray(rows[begin : begin + CHUNK], dtype=np.float32)
+        with np.errstate(over="ignore", invalid="ignore"):
+            logits = queries @ chunk.T
+            if bias is not None:
+                logits += bias[begin : begin + len(chunk)]
+        best, best_logits = _merged(best, best_logits, logits, begin)
+    best[~np.isfinite(best_logits)] = -1
+    return best
+
+
+def _merged(best: Ids, best_logits: Floats, logits: Floats, begin: int) -> tuple[Ids, Floats]:
+    """Return the best ids and logits so far (queries, k) after those of one more chunk of classes, from id `begin`."""
+    k, width = best.shape[1], logits.shape[1]
+    floor = best_logits[:, -1:]
+    if begin and floor.min() > -np.inf:  # few are better than the worst that is kept: look at those alone
+        query, column = np.nonzero(logits > floor)
+        queries = np.concatenate([np.repeat(np.arange(len(best)), k), query])
+        ids = np.concatenate([best.ravel(), column + begin])
+        values = np.concatenate([best_logits.ravel(), logits[query, column]])
+        order = np.lexsort((ids, -values, queries))
+        starts = np.searchsorted(queries[order], np.arange(len(best)))
+        kept = order[starts[:, None] + np.arange(k)]
+        return ids[kept], values[kept]
+    top = np.argpartition(-logits, min(k, width) - 1, axis=1)[:, :k] if width > k else None
+    columns = np.broadcast_to(np.arange(width), logits.shape) if top is None else top
+    joined = np.concatenate([best, columns + begin], axis=1)
+    joined_logits = np.concatenate([best_logits, np.take_along_axis(logits, columns, 1)], axis=1)
+    order = np.lexsort((joined, -joined_logits), axis=1)[:, :k]
+    return np.take_along_axis(joined, order, 1), np.take_along_axis(joined_logits, order, 1)
 
 
 def compare(found: Ids, candidate_logits: Floats, exact: ExactAnswer, candidates: int, labels: Ids | None) -> Quality:

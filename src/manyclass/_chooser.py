@@ -1,0 +1,234 @@
+"""How an index chooses its own config: tries a short list on a few rows, builds the best, and judges what was built.
+
+Quality is measured and work is counted, so that the same rows and queries give the same index everywhere.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass import _plans
+from manyclass._balance import Balance, find_balance
+from manyclass._index_state import IndexState, Progress
+from manyclass._query_sample import QuerySample
+from manyclass._search_sizes import SearchSizes, search_sizes
+from manyclass._validation import Floats, Ids
+from manyclass._winner_ranks import Ranks, Trial, fewest_candidates, leading, ranks, share_within, trial
+from manyclass._wishes import Wishes
+from manyclass.config import MAX_BALANCED_FEATURES, HashConfig
+from manyclass.errors import ConfigError
+
+CELL_SHARES = (1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
+USUAL_SHARE = 1 / 4  # of the cells, by which scans are compared before there are any
+STEPS_UP = 2  # longer scans that are built where the first falls short on all rows
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Rows (classes, features), biases, and how many threads may work on them."""
+
+    rows: npt.NDArray[Any]
+    bias: Floats | None
+    threads: int
+    progress: Progress | None = None
+
+    @property
+    def classes(self) -> int:
+        return len(self.rows)
+
+    @property
+    def features(self) -> int:
+        return int(self.rows.shape[1])
+
+    def beat(self) -> None:
+        """Tell whoever waits that something is done, though no row of the index yet."""
+        if self.progress:
+            self.progress(0, self.classes)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One plan on a few rows: candidates that reach the target (None: too many), the share found, the work."""
+
+    config: HashConfig
+    candidates: int | None
+    share: float
+    work: int
+
+
+def built(config: HashConfig, layer: Layer, balance: Balance | None) -> IndexState:
+    """Return an index of this config over the layer."""
+    state = IndexState(config, layer.features)
+    state.build(layer.rows, layer.bias, layer.threads, layer.progress, balance)
+    return state
+
+
+class Chooser:
+    """Chooses a config for a layer and a sample of queries; `best` are the exact best classes of `sample.choose`."""
+
+    def __init__(self, layer: Layer, sample: QuerySample, best: Ids, wishes: Wishes) -> None:
+        self.layer, self.sample, self.wishes = layer, sample, wishes
+        self.wanted = best[:, : wishes.columns]
+        self.needed = wishes.needed(len(sample.choose))
+        self.tried: list[Tried] = []
+        self._balances: dict[str, Balance | None] = {}
+
+    def _balance(self, config: HashConfig) -> Balance | None:
+        """Return the balance of a config, fitted once for each kind: the first directions are those of fewer."""
+        if config.balance not in self._balances:
+            everything = config.with_(coordinates=0)
+            self._balances[config.balance] = find_balance(self.layer.rows, self.sample.fit, everything)
+        found = self._balances[config.balance]
+        return leading(found, config.coordinates) if found is not None and config.coordinates else found
+
+    def choose(self) -> IndexState:
+        """Return the index of the plan that needs the least work, or else finds the most."""
+        self.tried = self._try_scans()
+        plans = [plan.config for plan in sorted(self.tried, key=_merit)][: 1 + STEPS_UP]
+        if not self.sample.real:
+            plans = [self._longer(plans[0])]
+        state: IndexState | None = None
+        for config in plans:
+            state, met = self._settled(config)
+            if met:
+                break
+        assert state is not None
+        return self._or_tables(state) if self.sample.real else self._with_room(state)
+
+    def _longer(self, config: HashConfig) -> HashConfig:
+        """Return a scan of twice the bits where there is one: stand-ins are easier than what may come."""
+        longer = [c for c in self._affordable(_plans.scans(self.layer.classes, self.layer.features))
+                  if c.balance == config.balance and c.scan_bits == 2 * config.scan_bits]  # fmt: skip
+        return longer[0] if longer else config
+
+    def _with_room(self, state: IndexState) -> IndexState:
+        """Return an index that was chosen by stand-ins, with more cells and candidates than they asked for."""
+        config, candidates = state.config, self.wishes.most
+        cells = config.cells_scanned(config.candidates) if config.cells else 0
+        if cells:
+            state.config = _plans.scanning(config, candidates, min(config.cells - 1, 2 * cells))
+        else:
+            state.config = config.with_(candidates=candidates)
+        return state
+
+    def _affordable(self, configs: Iterable[HashConfig]) -> list[HashConfig]:
+        classes, memory = self.layer.classes, self.wishes.memory
+        listed = list(configs)
+        fit = [c for c in listed if memory is None or classes * c.bytes_per_class(classes) <= memory]
+        if listed and not fit:
+            least = int(min(classes * c.bytes_per_class(classes) for c in listed)) + 1
+            raise ConfigError(
+                f"memory={memory} is too little for {classes} classes: the smallest index that is tried takes about "
+                f"{least} bytes; give at least that, or config=HashConfig.exhaustive()"
+            )
+        return fit
+
+    def _try_scans(self) -> list[Tried]:
+        """Return what each scan worth trying finds, on a few rows; those that cannot be better any more are left."""
+        layer, wishes = self.layer, self.wishes
+        few = trial(layer.rows, layer.bias, self.wanted, seed=0)
+        tried: list[Tried] = []
+        for config in self._affordable(_plans.scans(layer.classes, layer.features)):
+            if not self.sample.real and self._unsure(config):
+                continue
+            least = min((plan.work for plan in tried if plan.candidates is not None), default=None)
+            if least is not None and self._usual_work(config, wishes.least) >= least:
+                continue
+            tried.append(self._tried(few, config))
+            layer.beat()
+        return tried
+
+    def _unsure(self, config: HashConfig) -> bool:
+        """Return whether queries unlike the stand-ins could make much of this config useless: one without balance."""
+        return config.balance == "none" and self.layer.features <= MAX_BALANCED_FEATURES
+
+    def _tried(self, few: Trial, config: HashConfig) -> Tried:
+        places = few.ranks(config, self._balance(config), self.sample.choose, self.wishes.most, self.layer.threads)
+        candidates = fewest_candidates(places, self.needed, self.wishes.least, self.wishes.most)
+        work = self._usual_work(config, candidates or self.wishes.most)
+        return Tried(config, candidates, share_within(places, self.wishes.most), work)
+
+    def _usual_work(self, config: HashConfig, candidates: int) -> int:
+        """Return the work of a scan of the usual share of cells, where there will be cells."""
+        parted = _plans.with_cells(config, self.layer.classes)
+        if parted.cells:
+            parted = _plans.scanning(parted, candidates, max(1, round(parted.cells * USUAL_SHARE)))
+        return self._work(parted, candidates)
+
+    def _work(self, config: HashConfig, candidates: int) -> int:
+        return _plans.work(config, self.layer.classes, self.layer.features, candidates, self.wishes.optimize)
+
+    def _settled(self, config: HashConfig) -> tuple[IndexState, bool]:
+        """Return an index of this scan over all rows, with cells if that is less work; and whether it finds enough."""
+        layer = self.layer
+        parted = _plans.with_cells(config, layer.classes)
+        memory = self.wishes.memory
+        if parted.cells and (memory is None or layer.classes * parted.bytes_per_class(layer.classes) <= memory):
+            state = built(parted, layer, self._balance(parted))
+            best = self._best_cells(state)
+            if best is not None:
+                state.config = best
+                return state, True
+        state = built(config, layer, self._balance(config))
+        places = self._places(state, search_sizes(config, layer.classes, self.wishes.most))
+        candidates = fewest_candidates(places, self.needed, self.wishes.least, self.wishes.most)
+        state.config = config.with_(candidates=candidates or self.wishes.most)
+        return state, candidates is not None
+
+    def _best_cells(self, state: IndexState) -> HashConfig | None:
+        """Return with how many cells and candidates the target takes the least work; None if a scan of all is less."""
+        config, wishes = state.config, self.wishes
+        best: tuple[int, HashConfig] | None = None
+        for share in CELL_SHARES:
+            cells = max(1, round(config.cells * share))
+            least = self._work(_plans.scanning(config, wishes.least, cells), wishes.least)
+            if best is not None and least >= best[0]:
+                break
+            sizes = SearchSizes(wishes.most, wishes.most, 1, cells)
+            candidates = fewest_candidates(self._places(state, sizes), self.needed, wishes.least, wishes.most)
+            if candidates is not None:
+                found = _plans.scanning(config, candidates, cells)
+                best = min(
+                    [(self._work(found, candidates), found), *([best] if best else [])], key=lambda pair: pair[0]
+                )
+        return best[1] if best else None
+
+    def _places(self, state: IndexState, sizes: SearchSizes) -> Ranks:
+        return ranks(state, self.sample.choose, self.wanted, sizes, self.layer.threads)
+
+    def _or_tables(self, state: IndexState) -> IndexState:
+        """Return an index with tables instead where those find enough with less work: among very many classes."""
+        layer, wishes = self.layer, self.wishes
+        chosen = self._work(state.config, state.config.candidates)
+        for config in _plans.tables(layer.classes, layer.features):
+            if self._work(config, wishes.least) >= chosen or not self._promising(config):
+                continue
+            rival = built(config, layer, self._balance(config))
+            for candidates in [c for c in _plans.LADDER if c >= wishes.least]:
+                if self._work(config, candidates) >= chosen:
+                    break
+                places = self._places(rival, search_sizes(config, layer.classes, candidates))
+                if share_within(places, candidates) >= self.needed:
+                    rival.config = config.with_(candidates=candidates)
+                    chosen, state = self._work(config, candidates), rival
+                    break
+        return state
+
+    def _promising(self, config: HashConfig) -> bool:
+        """Return whether tables find enough among a few rows: among all of them they find no more."""
+        few = trial(self.layer.rows, self.layer.bias, self.wanted, seed=0)
+        few_weights = np.ones(len(few.rows))
+        places = Trial(few.rows, few.bias, few_weights, few.wanted).ranks(
+            config, None, self.sample.choose, self.wishes.most, self.layer.threads
+        )
+        return share_within(places, self.wishes.most) >= self.needed
+
+
+def _merit(plan: Tried) -> tuple[bool, float, int]:
+    """Order plans: those that reach the target by work, then those that find the most."""
+    if plan.candidates is not None:
+        return False, 0.0, plan.work
+    return True, -round(plan.share, 3), plan.work
