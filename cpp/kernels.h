@@ -85,10 +85,12 @@ struct Kernels {
                        size_t n);
 };
 
-// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next three).
+// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next four).
 const Kernels& kernels();
 // Names of the tables this machine can run, best first; null-terminated.
 const char* const* available_kernels();
+// Names of all that were compiled, whether or not this machine has what they need.
+const char* const* compiled_kernels();
 // Null if `name` is unknown or not runnable here.
 const Kernels* kernels_named(const char* name);
 // Switches the whole process; only for tests and start-up. Returns false if unknown.
