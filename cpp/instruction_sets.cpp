@@ -35,10 +35,10 @@ bool avx2_runs() {
 }
 // Ice Lake, Zen 4 and later. What came before lacks the byte permutations and slows down under wide registers.
 bool avx512_runs() {
-    return avx2_runs() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni") &&
-           __builtin_cpu_supports("avx512vpopcntdq");
+    return avx2_runs() && __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vbmi") &&
+           __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512vpopcntdq");
 }
 #elif defined(__aarch64__)
 bool neon_runs() {

@@ -13,11 +13,19 @@
 #include <immintrin.h>
 #endif
 
+// Before a short loop over arrays that are meant to be registers: without it GCC may leave them in memory.
+#if defined(__clang__)
+#define MANYCLASS_UNROLL _Pragma("unroll")
+#else
+#define MANYCLASS_UNROLL _Pragma("GCC unroll 8")
+#endif
+
 namespace manyclass::MANYCLASS_ISA {
 
 typedef float f32x8 __attribute__((vector_size(32)));
 typedef int32_t i32x8 __attribute__((vector_size(32)));
 typedef int16_t i16x16 __attribute__((vector_size(32)));
+typedef uint8_t u8x16 __attribute__((vector_size(16)));
 
 template <class Vector, class Element>
 static inline Vector load(const Element* from) {
