@@ -76,8 +76,8 @@ struct Kernels {
     // Appends keys of counters strictly above floor; returns where it stopped, as scan_sketch does.
     size_t (*scan_counters)(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
                             uint64_t* kept, size_t* count, size_t capacity);
-    // out[v][cell] = product of centre `cell`, of those begin..end, with each of up to kScanTile vectors; width is a
-    // multiple of 16.
+    // out[v][cell] = product of centre `cell`, of those begin..end, with each of up to kScanTile vectors of levels
+    // within kCellLevels; width is a multiple of 16.
     void (*cell_dots)(const int8_t* centres, size_t width, size_t begin, size_t end, const int16_t* const* vectors,
                       size_t count, int32_t* const* out);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.

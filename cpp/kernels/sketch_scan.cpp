@@ -7,6 +7,9 @@
 #if defined(__AVX512VBMI__)
 #include "sketch_scan_avx512.h"
 #endif
+#if defined(MANYCLASS_NEON)
+#include "sketch_scan_neon.h"
+#endif
 
 namespace manyclass::MANYCLASS_ISA {
 namespace {
@@ -18,7 +21,7 @@ size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) 
     return scan_wide<Q>(plan, queries, begin, end);
 }
 
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(MANYCLASS_NEON)
 
 template <size_t Q>
 size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) {
@@ -117,6 +120,31 @@ size_t scan_sketch(const ScanPlan& plan, ScanQuery* queries, size_t count, size_
 }
 
 // With level + 7 = sum of 2^p * plane_p: sum level*(2 bit - 1) = 2*(sum 2^p |code & plane_p| - 7 |code|) - sum level.
+#if defined(__AVX512VPOPCNTDQ__)
+
+int sketch_score(const uint8_t* code, const uint8_t* planes, size_t bytes, int level_sum) {
+    const size_t stride = (bytes + 7) & ~size_t{7};
+    __m512i set = _mm512_setzero_si512(), counts[4] = {set, set, set, set};
+    for (size_t at = 0; at < bytes; at += 64) {
+        const __mmask64 there = bytes - at >= 64 ? ~__mmask64{0} : (__mmask64{1} << (bytes - at)) - 1;
+        const __m512i word = _mm512_maskz_loadu_epi8(there, code + at);
+        set = _mm512_add_epi64(set, _mm512_popcnt_epi64(word));
+        MANYCLASS_UNROLL
+        for (size_t p = 0; p < 4; ++p) {
+            const __m512i plane = _mm512_maskz_loadu_epi8(there, planes + p * stride + at);
+            counts[p] = _mm512_add_epi64(counts[p], _mm512_popcnt_epi64(_mm512_and_si512(word, plane)));
+        }
+    }
+    const __m512i low = _mm512_add_epi64(counts[0], _mm512_slli_epi64(counts[1], 1));
+    const __m512i high = _mm512_add_epi64(counts[2], _mm512_slli_epi64(counts[3], 1));
+    __m512i total = _mm512_add_epi64(low, _mm512_slli_epi64(high, 2));
+    total = _mm512_sub_epi64(total, _mm512_sub_epi64(_mm512_slli_epi64(set, 3), set));
+    static_assert(kQueryLevels == 7);
+    return 2 * static_cast<int>(_mm512_reduce_add_epi64(total)) - level_sum;
+}
+
+#else
+
 int sketch_score(const uint8_t* code, const uint8_t* planes, size_t bytes, int level_sum) {
     int total = 0;
     for (size_t at = 0; at < bytes; at += 8) {
@@ -132,6 +160,8 @@ int sketch_score(const uint8_t* code, const uint8_t* planes, size_t bytes, int l
     return 2 * total - level_sum;
 }
 
+#endif
+
 size_t scan_counters(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
                      uint64_t* kept, size_t* count, size_t capacity) {
     size_t i = begin, n = *count;
@@ -141,9 +171,18 @@ size_t scan_counters(const uint16_t* counters, size_t begin, size_t end, uint16_
             highest = counters[i + lane] > highest ? counters[i + lane] : highest;
         if (highest <= floor) continue;
         if (n + kBlock > capacity) break;
+#if defined(__AVX512BW__)
+        const __m512i above = _mm512_loadu_si512(counters + i);
+        for (uint32_t mask = _mm512_cmpgt_epu16_mask(above, _mm512_set1_epi16(static_cast<int16_t>(floor))); mask;
+             mask &= mask - 1) {
+            const size_t at = i + static_cast<size_t>(__builtin_ctz(mask));
+            kept[n++] = best_first_key(counters[at], first_id + static_cast<uint32_t>(at));
+        }
+#else
         for (size_t lane = 0; lane < kBlock; ++lane)
             if (counters[i + lane] > floor)
                 kept[n++] = best_first_key(counters[i + lane], first_id + static_cast<uint32_t>(i + lane));
+#endif
     }
     if (i + kBlock > end && n + kBlock <= capacity)
         for (; i < end; ++i)

@@ -29,7 +29,7 @@ public:
         for (const size_t n : {1, 15, 16, 17, 31, 33, 576, 1030}) row_dots(n);
         for (const size_t n : {1, 7, 8, 63, 64, 65, 200, 576}) weighted_sum(n);
         for (const size_t n : {1, 7, 16, 33, 576}) row_rules(n);
-        for (const size_t width : {16, 32, 48, 64, 80, 576}) cell_dots(width);
+        for (const size_t width : {16, 32, 48, 64, 80, 576, 4096, 8208}) cell_dots(width);
         for (const size_t window : {2, 4, 8, 16}) winners(window);
         for (const size_t bits : {32, 64, 96, 160, 512, 1024, 4096}) sketches(bits);
         counters();
