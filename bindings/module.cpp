@@ -31,16 +31,19 @@ nb::dict limits() {
     return all;
 }
 
+std::vector<std::string> names(const char* const* list) {
+    std::vector<std::string> all;
+    for (; *list; ++list) all.emplace_back(*list);
+    return all;
+}
+
 }  // namespace
 
 NB_MODULE(_native, m) {
     nb::set_leak_warnings(false);  // a graph that is still alive when Python exits is no fault
     m.def("simd", [] { return std::string(kernels().name); });
-    m.def("available_simd", [] {
-        std::vector<std::string> names;
-        for (const char* const* name = available_kernels(); *name; ++name) names.emplace_back(*name);
-        return names;
-    });
+    m.def("available_simd", [] { return names(available_kernels()); });
+    m.def("compiled_simd", [] { return names(compiled_kernels()); });
     m.def("use_simd", [](const std::string& name) { return use_kernels(name.c_str()); });
     m.def("limits", &limits);
     bind_index(m);

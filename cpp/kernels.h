@@ -38,7 +38,7 @@ constexpr int kCellLevels = 127;    // a coordinate is an integer in [-127, 127]
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
 struct ScanQuery {
-    const uint8_t* tables;  // [bits/4][16] partial sums, offset to be non-negative
+    const uint8_t* tables;  // what fill_scan_tables of the same instruction set made of the query
     int16_t alpha, beta;    // Q15 weights of sketch score and bias
     int16_t floor;          // only scores strictly above survive
     uint64_t* kept;
@@ -65,6 +65,10 @@ struct Kernels {
     void (*hadamard)(float* x, size_t n);
     void (*multiply)(float* x, const float* y, size_t n);
     void (*query_levels)(const float* z, size_t n, float scale, int8_t* out);
+    // A query's levels as tables of partial sums: [bits/4][16], offset to be non-negative, and behind them whatever
+    // else this instruction set looks up. Not to be moved after that: some of it is aligned.
+    size_t (*scan_table_bytes)(size_t bits);
+    void (*fill_scan_tables)(const int8_t* levels, size_t bits, uint8_t* tables);
     // Scans blocks from `begin`; stops early when a survivor list is nearly full. Returns the block to go on from.
     size_t (*scan_sketch)(const ScanPlan& plan, ScanQuery* queries, size_t count, size_t begin, size_t end);
     // Sum of level_i * (bit_i ? 1 : -1), from one class's packed code and the query's four bit planes.
@@ -72,8 +76,8 @@ struct Kernels {
     // Appends keys of counters strictly above floor; returns where it stopped, as scan_sketch does.
     size_t (*scan_counters)(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
                             uint64_t* kept, size_t* count, size_t capacity);
-    // out[v][cell] = product of centre `cell`, of those begin..end, with each of up to kScanTile vectors; width is a
-    // multiple of 16.
+    // out[v][cell] = product of centre `cell`, of those begin..end, with each of up to kScanTile vectors of levels
+    // within kCellLevels; width is a multiple of 16.
     void (*cell_dots)(const int8_t* centres, size_t width, size_t begin, size_t end, const int16_t* const* vectors,
                       size_t count, int32_t* const* out);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
@@ -85,10 +89,12 @@ struct Kernels {
                        size_t n);
 };
 
-// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next three).
+// The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next four).
 const Kernels& kernels();
 // Names of the tables this machine can run, best first; null-terminated.
 const char* const* available_kernels();
+// Names of all that were compiled, whether or not this machine has what they need.
+const char* const* compiled_kernels();
 // Null if `name` is unknown or not runnable here.
 const Kernels* kernels_named(const char* name);
 // Switches the whole process; only for tests and start-up. Returns false if unknown.

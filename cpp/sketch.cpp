@@ -93,7 +93,8 @@ void Sketcher::encode_query(const float* x, const SketchScales& scales, ScannedQ
     out.alpha = static_cast<int16_t>(alpha), out.beta = static_cast<int16_t>(beta);
     out.reach = q15_product(magnitudes * (1 << gain_), alpha);
     out.per_unit = biases_rule ? beta / scales.bias : sketch_unit > 0 ? shift * alpha / kQ15One / sketch_unit : 1e30;
-    fill_tables(levels.data(), out);
+    out.tables.resize(kernels().scan_table_bytes(bits_));
+    kernels().fill_scan_tables(levels.data(), bits_, out.tables.data());
 }
 
 void Sketcher::encode_query(const float* x, SketchQuery& out) const {
@@ -108,18 +109,6 @@ void Sketcher::encode_query(const float* x, SketchQuery& out) const {
         for (unsigned p = 0; p < 4; ++p)
             out.planes[p * plane_bytes + i / 8] |=
                 static_cast<uint8_t>((((levels[i] + kQueryLevels) >> p) & 1) << (i % 8));
-    }
-}
-
-void Sketcher::fill_tables(const int8_t* levels, ScannedQuery& out) const {
-    out.tables.resize(bits_ * 4);
-    for (size_t group = 0; group < bits_ / 4; ++group) {
-        uint8_t* table = out.tables.data() + group * 16;
-        const int8_t* level = levels + group * 4;
-        table[0] = static_cast<uint8_t>(4 * kQueryLevels - (level[0] + level[1] + level[2] + level[3]));
-        for (unsigned bit = 0; bit < 4; ++bit)
-            for (unsigned low = 0; low < (1u << bit); ++low)
-                table[(1u << bit) | low] = static_cast<uint8_t>(table[low] + 2 * level[bit]);
     }
 }
 

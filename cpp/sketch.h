@@ -24,7 +24,7 @@ struct SketchScales {
 
 // A query as the scan wants it. Its scores are 16-bit integers in units that suit the query: only their order matters.
 struct ScannedQuery {
-    std::vector<uint8_t> tables;  // [bits/4][16]
+    std::vector<uint8_t> tables;  // [bits/4][16], and what fill_scan_tables puts behind them
     int reach = 0;                // the largest raw score any code can get, shifted and weighted by alpha
     int16_t alpha = 0, beta = 0;
     double unit = 0;      // of the query's integers
@@ -55,7 +55,6 @@ public:
 private:
     const float* rotate(const float* x, const float* minus) const;  // bits_ floats, valid until the next call
     double levels_of(const float* x, int8_t* levels) const;         // returns the unit they are in
-    void fill_tables(const int8_t* levels, ScannedQuery& out) const;
     size_t features_, bits_, width_, chunks_;
     int gain_ = 0;
     std::vector<float> signs_, centre_;

@@ -18,6 +18,13 @@ def simd() -> Iterator[None]:
     _native.use_simd(before)
 
 
+@pytest.fixture(params=_native.compiled_simd())
+def each_simd(request: pytest.FixtureRequest, simd: None) -> None:
+    """Run the test once on each instruction set; what this CPU lacks is reported as skipped."""
+    if not _native.use_simd(request.param):
+        pytest.skip(f"this CPU lacks what {request.param} needs")
+
+
 @pytest.fixture
 def thread_counts() -> Iterator[None]:
     """Put back how many threads torch and the linear-algebra libraries use: a peer sets both for good."""

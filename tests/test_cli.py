@@ -5,6 +5,7 @@ import re
 import pytest
 
 from manyclass import backend_info
+from manyclass._machine import cache_kb, caches_in_words, cpu_model
 from manyclass.cli import main
 from manyclass.doctor import Need, package, table_of
 
@@ -16,6 +17,8 @@ def test_doctor_says_what_runs_and_what_is_there(
     assert main(["doctor"]) == 0
     said = capsys.readouterr().out
     assert f"backend native, instruction set {backend_info().simd}" in said
+    assert all(name in said for name in backend_info().available_simd)
+    assert f"CPU {cpu_model()}, caches: {caches_in_words(cache_kb()) or 'the system does not tell'}" in said
     assert "OMP_WAIT_POLICY ACTIVE" in said  # the user's value
     assert re.search(r"✓ +numpy +\d", said)
     assert "experiment" not in said

@@ -51,6 +51,7 @@ def assert_logits_match(left: ClassIndex, right: ClassIndex, queries: Array, can
     assert (logits[~present] == -np.inf).all()
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize(("config", "classes", "features", "biased"), CASES)
 def test_native_equals_reference_after_build_and_after_every_update(
     config: HashConfig, classes: int, features: int, biased: bool
@@ -67,6 +68,7 @@ def test_native_equals_reference_after_build_and_after_every_update(
     assert_logits_match(native, reference, queries, candidates)
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("dtype", ["float16", "float64", "bfloat16"])
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_native_equals_reference_for_every_type_of_rows(pipeline: str, dtype: str) -> None:
@@ -97,6 +99,7 @@ def test_raw_bfloat16_bits_are_read_as_the_upper_half_of_a_float32(pipeline: str
         np.testing.assert_allclose(wide.search(queries).logits, narrow.search(queries).logits, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("keys", ["exact", "fast"])
 @pytest.mark.parametrize(("window", "planes"), [(2, 1), (2, 24), (4, 12), (8, 8), (8, 5), (16, 6), (16, 4), (16, 1)])
 def test_every_window_and_depth_of_a_band_matches(window: int, planes: int, keys: str) -> None:
@@ -107,6 +110,7 @@ def test_every_window_and_depth_of_a_band_matches(window: int, planes: int, keys
     assert_same(integers(native, queries), integers(reference, queries))
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("bits", [32, 64, 96, 256, 1024, 4096])
 def test_every_width_of_the_sketch_matches(bits: int) -> None:
     rows, bias, queries = problem(40, 17)
@@ -114,6 +118,7 @@ def test_every_width_of_the_sketch_matches(bits: int) -> None:
     assert_same(integers(native, queries), integers(reference, queries))
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_extreme_magnitudes_match(pipeline: str) -> None:
     rows, bias, queries = problem(70, 40)
@@ -153,6 +158,7 @@ def test_every_instruction_set_gives_the_same_logits_but_for_rounding(dtype: str
             assert (np.abs(index.retrieve(queries)[1] - exact) <= allowed).all(), (name, features)
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("count", [1, 2, 9, 70])
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_any_number_of_threads_gives_identical_results(pipeline: str, count: int) -> None:
@@ -170,6 +176,7 @@ def test_any_number_of_threads_gives_identical_results(pipeline: str, count: int
         assert_same(seen[0], other)
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("pipeline", PIPELINES)
 def test_a_batch_gives_each_query_what_it_gets_alone(pipeline: str) -> None:
     rows, bias, _ = problem(333, 40)
@@ -182,6 +189,7 @@ def test_a_batch_gives_each_query_what_it_gets_alone(pipeline: str) -> None:
         np.testing.assert_array_equal(logits[q], alone_logits)
 
 
+@pytest.mark.usefixtures("each_simd")
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 def test_large_and_small_batches_add_up_in_the_same_order(dtype: str) -> None:
     rows, bias, _ = problem(64, 2051)
@@ -218,6 +226,7 @@ def test_votes_are_right_on_both_sides_of_a_block_of_classes(classes: int) -> No
         assert index.votes(index.rows[moved])[moved] == config.bands
 
 
+@pytest.mark.usefixtures("each_simd")
 def test_sketch_of_many_classes_matches_the_definition() -> None:
     rng = np.random.default_rng(3)
     rows, bias = rng.normal(size=(3_000, 24)).astype(np.float32), rng.normal(size=3_000).astype(np.float32)

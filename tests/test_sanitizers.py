@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cases import PIPELINES, ROOT, problem
+from native_build import build
 
 from manyclass import ClassIndex
 
@@ -25,23 +26,9 @@ pytestmark = [
 ]
 
 
-def tool(name: str) -> str:
-    """Return the path of a build tool that pip installed beside this Python, or the system's."""
-    beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    assert found, f"{name} is missing; `make test` installs it"
-    return found
-
-
-def build(sanitizers: str, target: str, *options: str) -> Path:
+def sanitized_build(sanitizers: str, target: str, *options: str) -> Path:
     """Build a target with these sanitizers and return the folder it is in."""
-    folder = ROOT / "build" / sanitizers.replace(",", "-")
-    configure = [tool("cmake"), "-S", str(ROOT), "-B", str(folder), "-G", "Ninja"]
-    configure += [f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}", "-DMANYCLASS_TESTS=ON", f"-DMANYCLASS_SANITIZE={sanitizers}"]
-    for command in ([*configure, *options], [tool("ninja"), "-C", str(folder), target]):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return folder
+    return build(sanitizers.replace(",", "-"), target, f"-DMANYCLASS_SANITIZE={sanitizers}", *options)
 
 
 def run(command: list[str | Path], **environment: str) -> str:
@@ -61,14 +48,21 @@ def output(*command: str) -> str:
 
 @pytest.mark.parametrize("sanitizers", ["thread", "address,undefined"])
 def test_searching_while_another_thread_updates_is_clean(sanitizers: str) -> None:
-    driver = build(sanitizers, "concurrency_driver") / "concurrency_driver"
+    driver = sanitized_build(sanitizers, "concurrency_driver") / "concurrency_driver"
     printed = run([driver, ROUNDS], TSAN_OPTIONS="halt_on_error=1", UBSAN_OPTIONS="print_stacktrace=1")
     assert printed.count("rounds") == 8
 
 
 def test_memory_that_runs_out_leaves_the_index_as_it_was() -> None:
-    printed = run([build("address,undefined", "memory_driver") / "memory_driver"], UBSAN_OPTIONS="print_stacktrace=1")
+    printed = run(
+        [sanitized_build("address,undefined", "memory_driver") / "memory_driver"], UBSAN_OPTIONS="print_stacktrace=1"
+    )
     assert printed.count("allocations") == 3 * 8
+
+
+def test_no_kernel_reads_or_writes_beyond_its_arrays() -> None:
+    driver = sanitized_build("address,undefined", "kernel_driver") / "kernel_driver"
+    assert " cases on " in run([driver], UBSAN_OPTIONS="print_stacktrace=1", ASAN_OPTIONS="detect_leaks=0")
 
 
 def test_the_thread_sanitizer_notices_a_race(tmp_path: Path) -> None:
@@ -90,7 +84,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return how to start a Python whose manyclass is built with address and undefined-behaviour sanitizers."""
     nanobind = output(sys.executable, "-m", "nanobind", "--cmake_dir")
     options = ["-DMANYCLASS_PYTHON=ON", f"-Dnanobind_DIR={nanobind}", f"-DPython_EXECUTABLE={sys.executable}"]
-    folder = build("address,undefined", "_native", *options)
+    folder = sanitized_build("address,undefined", "_native", *options)
     package = tmp_path_factory.mktemp("sanitized") / "manyclass"
     shutil.copytree(ROOT / "src" / "manyclass", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     shutil.copy(next(folder.glob("_native*.so")), package)

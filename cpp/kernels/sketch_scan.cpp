@@ -1,9 +1,34 @@
 // Scores of 1-bit sketches. A flat pass looks up four bits of 32 classes at once in a 16-entry table held in a
 // register; single classes are scored from bit planes. All integer: every build returns the same survivors.
 #include "vectors.h"
+#if defined(__AVX2__)
+#include "sketch_scan_avx2.h"
+#endif
+#if defined(__AVX512VBMI__)
+#include "sketch_scan_avx512.h"
+#endif
+#if defined(MANYCLASS_NEON)
+#include "sketch_scan_neon.h"
+#endif
 
 namespace manyclass::MANYCLASS_ISA {
 namespace {
+
+#if defined(__AVX512VBMI__)
+
+template <size_t Q>
+size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) {
+    return scan_wide<Q>(plan, queries, begin, end);
+}
+
+#elif defined(__AVX2__) || defined(MANYCLASS_NEON)
+
+template <size_t Q>
+size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) {
+    return scan_blocks<Q>(plan, queries, begin, end);
+}
+
+#else
 
 // Rounded product of two Q15 numbers, as the SIMD instruction defines it.
 inline int16_t q15_product(int16_t a, int16_t b) {
@@ -13,77 +38,6 @@ inline int16_t q15_product(int16_t a, int16_t b) {
 inline int16_t saturate(int32_t x) {
     return static_cast<int16_t>(x > 32767 ? 32767 : x < -32768 ? -32768 : x);
 }
-
-#if defined(__AVX2__)
-
-inline __m256i finish(__m256i raw, const ScanPlan& plan, const ScanQuery& query, const int16_t* factor_bias,
-                      size_t half) {
-    const __m256i offset = _mm256_set1_epi16(static_cast<int16_t>(kQueryLevels * plan.bits));
-    __m256i score = _mm256_slli_epi16(_mm256_sub_epi16(raw, offset), plan.gain);
-    score = _mm256_mulhrs_epi16(score, _mm256_set1_epi16(query.alpha));
-    const __m256i factor = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(factor_bias + 16 * half));
-    const __m256i bias = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(factor_bias + 32 + 16 * half));
-    return _mm256_adds_epi16(_mm256_mulhrs_epi16(score, factor),
-                             _mm256_mulhrs_epi16(bias, _mm256_set1_epi16(query.beta)));
-}
-
-template <size_t Q>
-inline void score_block(const ScanPlan& plan, const uint8_t* block, ScanQuery* queries, __m256i (&even)[Q],
-                        __m256i (&odd)[Q]) {
-    const __m256i nibble = _mm256_set1_epi8(15);
-    for (size_t q = 0; q < Q; ++q) even[q] = odd[q] = _mm256_setzero_si256();
-    for (size_t byte = 0; byte < plan.bits / 8; byte += 2) {
-        const __m256i first = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + byte * kBlock));
-        const __m256i next = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(block + (byte + 1) * kBlock));
-        const __m256i codes[4] = {_mm256_and_si256(first, nibble),
-                                  _mm256_and_si256(_mm256_srli_epi16(first, 4), nibble), _mm256_and_si256(next, nibble),
-                                  _mm256_and_si256(_mm256_srli_epi16(next, 4), nibble)};
-        for (size_t q = 0; q < Q; ++q) {
-            const __m128i* table = reinterpret_cast<const __m128i*>(queries[q].tables + byte * 32);
-            __m256i sum = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table)), codes[0]);
-            for (int g = 1; g < 4; ++g)
-                sum = _mm256_add_epi8(
-                    sum, _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table + g)), codes[g]));
-            even[q] = _mm256_add_epi16(even[q], sum);  // the odd bytes come along and are taken out at the end
-            odd[q] = _mm256_add_epi16(odd[q], _mm256_srli_epi16(sum, 8));
-        }
-    }
-    for (size_t q = 0; q < Q; ++q) even[q] = _mm256_sub_epi16(even[q], _mm256_slli_epi16(odd[q], 8));
-}
-
-template <size_t Q>
-size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) {
-    const __m256i low_byte = _mm256_set1_epi16(255);
-    for (size_t b = begin; b < end; ++b) {
-        for (size_t q = 0; q < Q; ++q)
-            if (queries[q].count + kBlock > queries[q].capacity) return b;
-        const uint8_t* block = plan.blocks + b * plan.block_bytes;
-        const int16_t* factor_bias = reinterpret_cast<const int16_t*>(block + plan.bits / 8 * kBlock);
-        __m256i even[Q], odd[Q];
-        score_block<Q>(plan, block, queries, even, odd);
-        for (size_t q = 0; q < Q; ++q) {
-            ScanQuery& query = queries[q];
-            even[q] = finish(even[q], plan, query, factor_bias, 0);
-            odd[q] = finish(odd[q], plan, query, factor_bias, 1);
-            const __m256i floor = _mm256_set1_epi16(query.floor);
-            const __m256i above =
-                _mm256_blendv_epi8(_mm256_cmpgt_epi16(odd[q], floor), _mm256_cmpgt_epi16(even[q], floor), low_byte);
-            uint32_t mask = static_cast<uint32_t>(_mm256_movemask_epi8(above));
-            if (!mask) continue;
-            alignas(32) int16_t scores[2][16];
-            _mm256_store_si256(reinterpret_cast<__m256i*>(scores[0]), even[q]);
-            _mm256_store_si256(reinterpret_cast<__m256i*>(scores[1]), odd[q]);
-            for (; mask; mask &= mask - 1) {
-                const unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
-                query.kept[query.count] = best_first_key(scores[lane & 1][lane >> 1], plan.ids[b * kBlock + lane]);
-                query.count += plan.ids[b * kBlock + lane] != kNoClass;
-            }
-        }
-    }
-    return end;
-}
-
-#else
 
 template <size_t Q>
 size_t scan(const ScanPlan& plan, ScanQuery* queries, size_t begin, size_t end) {
@@ -127,6 +81,31 @@ inline uint64_t load_up_to_8(const uint8_t* from, size_t bytes) {
 
 }  // namespace
 
+size_t scan_table_bytes(size_t bits) {
+#if defined(__AVX512VBMI__)
+    return bits * 4 + wide_table_bytes(bits);
+#else
+    return bits * 4;
+#endif
+}
+
+void fill_scan_tables(const int8_t* levels, size_t bits, uint8_t* tables) {
+    constexpr uint8_t f = 255;  // where the entry's number has a certain bit, the level counts twice more than without
+    const u8x16 set[4] = {{0, f, 0, f, 0, f, 0, f, 0, f, 0, f, 0, f, 0, f},
+                          {0, 0, f, f, 0, 0, f, f, 0, 0, f, f, 0, 0, f, f},
+                          {0, 0, 0, 0, f, f, f, f, 0, 0, 0, 0, f, f, f, f},
+                          {0, 0, 0, 0, 0, 0, 0, 0, f, f, f, f, f, f, f, f}};
+    for (size_t group = 0; group < bits / 4; ++group) {
+        const int8_t* level = levels + group * 4;
+        u8x16 table = u8x16{} + static_cast<uint8_t>(4 * kQueryLevels - (level[0] + level[1] + level[2] + level[3]));
+        for (size_t bit = 0; bit < 4; ++bit) table += set[bit] & static_cast<uint8_t>(2 * level[bit]);
+        store(tables + group * 16, table);
+    }
+#if defined(__AVX512VBMI__)
+    fill_wide_tables(levels, bits, tables);
+#endif
+}
+
 size_t scan_sketch(const ScanPlan& plan, ScanQuery* queries, size_t count, size_t begin, size_t end) {
     switch (count) {
         case 1:
@@ -141,6 +120,31 @@ size_t scan_sketch(const ScanPlan& plan, ScanQuery* queries, size_t count, size_
 }
 
 // With level + 7 = sum of 2^p * plane_p: sum level*(2 bit - 1) = 2*(sum 2^p |code & plane_p| - 7 |code|) - sum level.
+#if defined(__AVX512VPOPCNTDQ__)
+
+int sketch_score(const uint8_t* code, const uint8_t* planes, size_t bytes, int level_sum) {
+    const size_t stride = (bytes + 7) & ~size_t{7};
+    __m512i set = _mm512_setzero_si512(), counts[4] = {set, set, set, set};
+    for (size_t at = 0; at < bytes; at += 64) {
+        const __mmask64 there = bytes - at >= 64 ? ~__mmask64{0} : (__mmask64{1} << (bytes - at)) - 1;
+        const __m512i word = _mm512_maskz_loadu_epi8(there, code + at);
+        set = _mm512_add_epi64(set, _mm512_popcnt_epi64(word));
+        MANYCLASS_UNROLL
+        for (size_t p = 0; p < 4; ++p) {
+            const __m512i plane = _mm512_maskz_loadu_epi8(there, planes + p * stride + at);
+            counts[p] = _mm512_add_epi64(counts[p], _mm512_popcnt_epi64(_mm512_and_si512(word, plane)));
+        }
+    }
+    const __m512i low = _mm512_add_epi64(counts[0], _mm512_slli_epi64(counts[1], 1));
+    const __m512i high = _mm512_add_epi64(counts[2], _mm512_slli_epi64(counts[3], 1));
+    __m512i total = _mm512_add_epi64(low, _mm512_slli_epi64(high, 2));
+    total = _mm512_sub_epi64(total, _mm512_sub_epi64(_mm512_slli_epi64(set, 3), set));
+    static_assert(kQueryLevels == 7);
+    return 2 * static_cast<int>(_mm512_reduce_add_epi64(total)) - level_sum;
+}
+
+#else
+
 int sketch_score(const uint8_t* code, const uint8_t* planes, size_t bytes, int level_sum) {
     int total = 0;
     for (size_t at = 0; at < bytes; at += 8) {
@@ -156,6 +160,8 @@ int sketch_score(const uint8_t* code, const uint8_t* planes, size_t bytes, int l
     return 2 * total - level_sum;
 }
 
+#endif
+
 size_t scan_counters(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
                      uint64_t* kept, size_t* count, size_t capacity) {
     size_t i = begin, n = *count;
@@ -165,9 +171,18 @@ size_t scan_counters(const uint16_t* counters, size_t begin, size_t end, uint16_
             highest = counters[i + lane] > highest ? counters[i + lane] : highest;
         if (highest <= floor) continue;
         if (n + kBlock > capacity) break;
+#if defined(__AVX512BW__)
+        const __m512i above = _mm512_loadu_si512(counters + i);
+        for (uint32_t mask = _mm512_cmpgt_epu16_mask(above, _mm512_set1_epi16(static_cast<int16_t>(floor))); mask;
+             mask &= mask - 1) {
+            const size_t at = i + static_cast<size_t>(__builtin_ctz(mask));
+            kept[n++] = best_first_key(counters[at], first_id + static_cast<uint32_t>(at));
+        }
+#else
         for (size_t lane = 0; lane < kBlock; ++lane)
             if (counters[i + lane] > floor)
                 kept[n++] = best_first_key(counters[i + lane], first_id + static_cast<uint32_t>(i + lane));
+#endif
     }
     if (i + kBlock > end && n + kBlock <= capacity)
         for (; i < end; ++i)

@@ -17,6 +17,8 @@ void exact_winners(const WindowPlan&, const int32_t*, uint32_t*, const WinnerDet
 void hadamard(float*, size_t);
 void multiply(float*, const float*, size_t);
 void query_levels(const float*, size_t, float, int8_t*);
+size_t scan_table_bytes(size_t);
+void fill_scan_tables(const int8_t*, size_t, uint8_t*);
 size_t scan_sketch(const ScanPlan&, ScanQuery*, size_t, size_t, size_t);
 int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
@@ -38,6 +40,8 @@ extern const Kernels table = {
     hadamard,
     multiply,
     query_levels,
+    scan_table_bytes,
+    fill_scan_tables,
     scan_sketch,
     sketch_score,
     scan_counters,

@@ -40,37 +40,36 @@ inline float half_to_float(uint16_t half) {
     return out;
 }
 
-template <int h>
-inline f32x8 butterfly(f32x8 v);
-template <>
-inline f32x8 butterfly<4>(f32x8 v) {
-    const f32x8 swapped = {v[4], v[5], v[6], v[7], v[0], v[1], v[2], v[3]};
-    return swapped + v * f32x8{1, 1, 1, 1, -1, -1, -1, -1};
+constexpr size_t kWidth = sizeof(floats) / sizeof(float);
+
+// The steps of the transform within one register: in every other run of h lanes the difference, else the sum.
+#if defined(__AVX2__)
+inline floats within(floats v) {
+    v = floats{v[4], v[5], v[6], v[7], v[0], v[1], v[2], v[3]} + v * floats{1, 1, 1, 1, -1, -1, -1, -1};
+    v = floats{v[2], v[3], v[0], v[1], v[6], v[7], v[4], v[5]} + v * floats{1, 1, -1, -1, 1, 1, -1, -1};
+    return floats{v[1], v[0], v[3], v[2], v[5], v[4], v[7], v[6]} + v * floats{1, -1, 1, -1, 1, -1, 1, -1};
 }
-template <>
-inline f32x8 butterfly<2>(f32x8 v) {
-    const f32x8 swapped = {v[2], v[3], v[0], v[1], v[6], v[7], v[4], v[5]};
-    return swapped + v * f32x8{1, 1, -1, -1, 1, 1, -1, -1};
+#else
+inline floats within(floats v) {
+    v = floats{v[2], v[3], v[0], v[1]} + v * floats{1, 1, -1, -1};
+    return floats{v[1], v[0], v[3], v[2]} + v * floats{1, -1, 1, -1};
 }
-template <>
-inline f32x8 butterfly<1>(f32x8 v) {
-    const f32x8 swapped = {v[1], v[0], v[3], v[2], v[5], v[4], v[7], v[6]};
-    return swapped + v * f32x8{1, -1, 1, -1, 1, -1, 1, -1};
-}
+#endif
 
 }  // namespace
 
 float largest_magnitude(const float* x, size_t n) {
-    float largest[kLanes] = {};
+    floats largest[4] = {};
     size_t i = 0;
-    for (; i + kLanes <= n; i += kLanes)
-        for (size_t lane = 0; lane < kLanes; ++lane) {
-            const float m = magnitude(x[i + lane]);
-            largest[lane] = m > largest[lane] ? m : largest[lane];
+    for (; i + 4 * kWidth <= n; i += 4 * kWidth)
+        for (size_t part = 0; part < 4; ++part) {
+            const floats v = load<floats>(x + i + kWidth * part), m = v < 0 ? -v : v;
+            largest[part] = m > largest[part] ? m : largest[part];
         }
     float out = 0;
     for (; i < n; ++i) out = magnitude(x[i]) > out ? magnitude(x[i]) : out;
-    for (float m : largest) out = m > out ? m : out;
+    for (const floats& part : largest)
+        for (size_t lane = 0; lane < kWidth; ++lane) out = part[lane] > out ? part[lane] : out;
     return out;
 }
 
@@ -90,9 +89,18 @@ void load_row(const void* row, RowType type, size_t n, float* out) {
         case RowType::f64:
             for (size_t i = 0; i < n; ++i) out[i] = static_cast<float>(static_cast<const double*>(row)[i]);
             break;
-        case RowType::f16:
-            for (size_t i = 0; i < n; ++i) out[i] = half_to_float(static_cast<const uint16_t*>(row)[i]);
+        case RowType::f16: {
+            const auto* half = static_cast<const uint16_t*>(row);
+            size_t i = 0;
+#if defined(MANYCLASS_NEON)
+            for (; i + 4 <= n; i += 4) vst1q_f32(out + i, vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(half + i))));
+#elif defined(__F16C__)
+            for (; i + 8 <= n; i += 8)
+                _mm256_storeu_ps(out + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(half + i))));
+#endif
+            for (; i < n; ++i) out[i] = half_to_float(half[i]);
             break;
+        }
         case RowType::bf16:
             for (size_t i = 0; i < n; ++i) {
                 const uint32_t bits = static_cast<uint32_t>(static_cast<const uint16_t*>(row)[i]) << 16;
@@ -104,18 +112,29 @@ void load_row(const void* row, RowType type, size_t n, float* out) {
 
 // Unnormalised Walsh-Hadamard transform in place; n is a power of two.
 void hadamard(float* x, size_t n) {
-    for (size_t h = n / 2; h >= 8; h /= 2)
+    size_t h = n / 2;
+    for (; h >= 2 * kWidth; h /= 4)  // two steps in one pass over memory
         for (size_t i = 0; i < n; i += 2 * h)
-            for (size_t j = i; j < i + h; j += 8) {
-                const f32x8 a = load<f32x8>(x + j), b = load<f32x8>(x + j + h);
-                store(x + j, a + b);
-                store(x + j + h, a - b);
+            for (size_t j = i; j < i + h / 2; j += kWidth) {
+                const floats a = load<floats>(x + j), b = load<floats>(x + j + h / 2);
+                const floats c = load<floats>(x + j + h), d = load<floats>(x + j + h + h / 2);
+                const floats ac = a + c, bd = b + d, ca = a - c, db = b - d;
+                store(x + j, ac + bd);
+                store(x + j + h / 2, ac - bd);
+                store(x + j + h, ca + db);
+                store(x + j + h + h / 2, ca - db);
             }
-    if (n >= 8) {
-        for (size_t i = 0; i < n; i += 8) store(x + i, butterfly<1>(butterfly<2>(butterfly<4>(load<f32x8>(x + i)))));
+    if (h == kWidth)
+        for (size_t i = 0; i < n; i += 2 * kWidth) {
+            const floats a = load<floats>(x + i), b = load<floats>(x + i + kWidth);
+            store(x + i, a + b);
+            store(x + i + kWidth, a - b);
+        }
+    if (n >= kWidth) {
+        for (size_t i = 0; i < n; i += kWidth) store(x + i, within(load<floats>(x + i)));
         return;
     }
-    for (size_t h = n / 2; h; h /= 2)
+    for (; h; h /= 2)
         for (size_t i = 0; i < n; i += 2 * h)
             for (size_t j = i; j < i + h; ++j) {
                 const float a = x[j], b = x[j + h];

@@ -11,13 +11,15 @@ template <class Key>
 struct Lanes;
 template <>
 struct Lanes<int16_t> {
-    using Vector = i16x16;
-    static constexpr size_t width = 16;
+    using Vector = shorts;
 };
 template <>
 struct Lanes<int32_t> {
-    using Vector = i32x8;
-    static constexpr size_t width = 8;
+#if defined(__AVX512F__)
+    using Vector = i32x16;
+#else
+    using Vector = ints;
+#endif
 };
 
 template <class Vector>
@@ -32,7 +34,7 @@ inline Vector smaller(Vector a, Vector b) {
 template <class Key>
 void winners(const WindowPlan& plan, const Key* copies, uint32_t* buckets, const WinnerDetail* detail) {
     using Vector = typename Lanes<Key>::Vector;
-    constexpr size_t width = Lanes<Key>::width;
+    constexpr size_t width = sizeof(Vector) / sizeof(Key);
     const size_t bands = plan.groups * kLanes;
     for (size_t group = 0; group < plan.groups; ++group) {
         const Key* copy = copies + (group % plan.copies) * plan.copy_stride;

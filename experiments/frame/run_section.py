@@ -3,6 +3,7 @@
 from experiments.frame.page import Section, Table, Text
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import duration, whole
+from manyclass._machine import caches_in_words
 
 TITLE, SHORT = "What was run", "Run"
 
@@ -19,6 +20,7 @@ def run_section(records: Records) -> Section:
     commits = dict.fromkeys(card["commit"][:10] + (" with changes" if card["dirty"] else "") for card in cards)
     rows = [
         ["machine", f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB"],
+        *instructions_and_caches(machine),
         ["threads", ", ".join(map(str, threads))],
         ["commit", ", ".join(commits)],
         ["versions", f"Python {machine['python']}, {versions}"],
@@ -47,9 +49,20 @@ def command_of(card: Record) -> str:
 
 
 def machine_in_words(records: Records) -> str:
-    """Return on what the last session ran, for a sentence: 2 cores of an AMD EPYC, 2 threads."""
+    """Return on what the last session ran, for a sentence: 2 cores of an AMD EPYC with avx2, 2 threads."""
     card = records.last(kind="card")
     if card is None:
         return "no machine yet"
     machine, threads = card["machine"], card["threads"]
-    return f"{machine['cores']} cores of an {machine['cpu']}, {threads} thread{'s' if threads != 1 else ''}"
+    instructions = f" with {machine['instruction_set']}" if "instruction_set" in machine else ""
+    return f"{machine['cores']} cores of an {machine['cpu']}{instructions}, {threads} thread{'s' * (threads != 1)}"
+
+
+def instructions_and_caches(machine: Record) -> list[list[str]]:
+    """Return the rows of a table that say them; the oldest records lack both."""
+    rows = []
+    if "instruction_set" in machine:
+        rows.append(["instruction set", machine["instruction_set"]])
+    if machine.get("cache_kb"):
+        rows.append(["caches", caches_in_words(machine["cache_kb"])])
+    return rows

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from manyclass._backend import backend_info
+from manyclass._machine import cache_kb, caches_in_words, cpu_model
 from manyclass.errors import ManyclassError
 
 
@@ -71,5 +72,6 @@ def _examine_core(say: Callable[[str], None]) -> bool:
     others = ", ".join(name for name in info.available_simd if name != info.simd) or "nothing else"
     say(f"manyclass {package('manyclass', '', '').found or 'from its sources'}")
     say(f"  backend {info.backend}, instruction set {info.simd} (also possible: {others}), {info.threads} threads")
+    say(f"  CPU {cpu_model()}, caches: {caches_in_words(cache_kb()) or 'the system does not tell'}")
     say(f"  OMP_WAIT_POLICY {os.environ.get('OMP_WAIT_POLICY', 'not set')}")
     return True

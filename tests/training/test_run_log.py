@@ -157,7 +157,16 @@ def test_the_card_says_what_is_needed_to_repeat_the_run(tmp_path: Path) -> None:
     log.write_card(seed=7, head="wta")
     (card,) = read_log(log.path)
     assert (card["kind"], card["seed"], card["head"]) == ("card", 7, "wta")
-    assert set(card["machine"]) == {"cpu", "cores", "memory_gb", "python", "versions", "threads"}
+    assert set(card["machine"]) == {
+        "cpu",
+        "instruction_set",
+        "cache_kb",
+        "cores",
+        "memory_gb",
+        "python",
+        "versions",
+        "threads",
+    }
     assert card["machine"]["threads"] == torch.get_num_threads()
     assert set(card["machine"]["versions"]) == {"manyclass", "numpy", "torch"}
     assert card["machine"]["versions"]["numpy"] == np.__version__

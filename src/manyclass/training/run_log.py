@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 
 from manyclass._atomic_file import write_all
+from manyclass._backend import backend_info
+from manyclass._machine import cache_kb, cpu_model, memory_gb
 from manyclass.errors import CorruptFileError, InputTypeError
 
 try:
@@ -100,11 +102,13 @@ def without_overtaken(records: Iterable[Record]) -> list[Record]:
 
 @cache
 def machine_card(packages: Sequence[str] = VERSIONED) -> Record:
-    """Return what decides the speed: processor, cores, memory, and the versions of everything involved."""
+    """Return what decides the speed: processor, instruction set, caches, memory, and the versions of all involved."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
+        "instruction_set": backend_info().simd,
+        "cache_kb": cache_kb(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "memory_gb": _memory_gb(),
+        "memory_gb": memory_gb(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in packages},
     }
@@ -160,20 +164,6 @@ def _threads() -> int | None:
     """Return the threads torch computes with; a log does not load torch to find out."""
     torch = sys.modules.get("torch")
     return None if torch is None else int(torch.get_num_threads())
-
-
-def _cpu_model() -> str:
-    card = Path("/proc/cpuinfo")
-    lines = card.read_text().splitlines() if card.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def _memory_gb() -> float | None:
-    try:
-        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
-    except (AttributeError, ValueError, OSError):  # Windows, or a system that does not tell
-        return None
 
 
 def _version(package: str) -> str:
