@@ -90,13 +90,20 @@ class Chooser:
         plans = [plan.config for plan in sorted(self.tried, key=_merit)][: 1 + STEPS_UP]
         if not self.sample.real:
             plans = [self._longer(plans[0])]
-        state: IndexState | None = None
-        for config in plans:
-            state, met = self._settled(config)
-            if met:
-                break
-        assert state is not None
+        state = self._first_that_finds_enough(plans)
         return self._or_tables(state) if self.sample.real else self._with_room(state)
+
+    def _first_that_finds_enough(self, plans: list[HashConfig]) -> IndexState:
+        """Return the index of the first plan that reaches the target over all rows, or of the one that finds most."""
+        most: tuple[float, IndexState] | None = None
+        for config in plans:
+            state, share = self._settled(config)
+            if share >= self.needed:
+                return state
+            if most is None or share > most[0]:
+                most = share, state
+        assert most is not None
+        return most[1]
 
     def _longer(self, config: HashConfig) -> HashConfig:
         """Return a scan of twice the bits where there is one: stand-ins are easier than what may come."""
@@ -161,8 +168,8 @@ class Chooser:
     def _work(self, config: HashConfig, candidates: int) -> int:
         return _plans.work(config, self.layer.classes, self.layer.features, candidates, self.wishes.optimize)
 
-    def _settled(self, config: HashConfig) -> tuple[IndexState, bool]:
-        """Return an index of this scan over all rows, with cells if that is less work; and whether it finds enough."""
+    def _settled(self, config: HashConfig) -> tuple[IndexState, float]:
+        """Return an index of this scan over all rows, with cells if those find enough; and the share it finds."""
         layer = self.layer
         parted = _plans.with_cells(config, layer.classes)
         memory = self.wishes.memory
@@ -171,12 +178,12 @@ class Chooser:
             best = self._best_cells(state)
             if best is not None:
                 state.config = best
-                return state, True
+                return state, self.needed
         state = built(config, layer, self._balance(config))
         places = self._places(state, search_sizes(config, layer.classes, self.wishes.most))
         candidates = fewest_candidates(places, self.needed, self.wishes.least, self.wishes.most)
         state.config = config.with_(candidates=candidates or self.wishes.most)
-        return state, candidates is not None
+        return state, share_within(places, state.config.candidates)
 
     def _best_cells(self, state: IndexState) -> HashConfig | None:
         """Return with how many cells and candidates the target takes the least work; None if a scan of all is less."""

@@ -54,7 +54,7 @@ def checked_sample(name: str, queries: npt.ArrayLike, features: int) -> Floats:
 
 
 def parted(vectors: Floats, classes: int, seed: int) -> QuerySample:
-    """Return real queries in their parts, by lot: up to half of them to judge, up to an eighth to choose, others to fit.
+    """Return real queries in their parts, by lot: up to half to judge, up to an eighth to choose, the others to fit.
 
     No more to choose and judge than exact answers are quickly found for.
     """

@@ -1,4 +1,4 @@
-"""Find the fastest config for your own rows and queries, by measuring."""
+"""Find the fastest config for your own rows and queries, by the clock."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._validation import check_biases, check_count, check_finite, check_ids, check_rows, check_vectors
-from manyclass.config import CLASSES_PER_CELL, EXACT_CLASSES, MAX_CELLS, HashConfig, check_target
+from manyclass._plans import exhaustive_suffices, scans, tables, with_cells
+from manyclass._query_sample import FEWEST, MOST_TO_FIT, SPLIT
+from manyclass._validation import Ids, check_biases, check_count, check_finite, check_ids, check_rows, check_vectors
+from manyclass._windows_and_signs import permutation
+from manyclass.config import HashConfig, check_target
 from manyclass.errors import InputError
 from manyclass.index import ClassIndex
 from manyclass.quality import ExactAnswer, compare, exact_answer
 
 LADDER = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 3000)
-CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
-TABLES_FROM = 100_000  # classes; below that a flat scan has always been faster
+CELL_REACHES = (400, 1600)
 
 
 _Setting = TypeVar("_Setting")
@@ -99,32 +101,41 @@ def tune(
     threads: int | None = None,
     most_queries: int = 1000,
 ) -> Tuned:
-    """Return the fastest config that keeps `target` of the exact accuracy on these queries.
+    """Return the fastest config that keeps `target` of the exact accuracy on these queries, by the clock.
+
+    `ClassIndex.build(rows, queries=...)` tries the same settings and counts their work, in a fraction of the time.
 
     rows: floats (classes, features), as for `ClassIndex.build`.
-    queries: floats (count, features). At least a few hundred from the real distribution; 1,000 resolve a target of .99.
+    queries: floats (count, features). At least a few hundred from the real distribution; 2,000 resolve a target of .99.
+        Half of them are for balances to be fitted to, the others are asked; fewer than 128 are all asked, and no
+        balance is tried. Give them to `build` again with the config that is returned.
     labels: class ids, one per query = None. With them accuracy is kept; without, agreement with the exact answer.
     target: float = 0.99. Share of the exact accuracy to keep. Lower is faster.
     bias: floats (classes,) = None. The layer's bias, where it has one.
     memory: int = None. Bytes the index may take beside the rows; None sets no limit.
     threads: int = None. What searches will run with: None for all cores, 1 where queries come from many processes.
-    most_queries: int = 1000. Queries that are used; fewer for a quicker, coarser answer.
+    most_queries: int = 1000. Queries that are asked; fewer for a quicker, coarser answer.
 
     Cost: builds and searches of a few dozen settings; minutes at a million classes.
     """
     count, features = check_rows("rows", rows)[0].shape
     check_target(target)
-    vectors, checked = _checked_queries(queries, labels, rows.shape, check_count("most_queries", most_queries))
+    vectors, checked = _checked_queries(queries, labels, rows.shape)
+    fit, asked = _parts(len(vectors), check_count("most_queries", most_queries))
     checked_bias = np.zeros(count, np.float32) if bias is None else check_biases("bias", bias, count)
     ClassIndex.build(rows, bias=checked_bias, config=HashConfig.exhaustive(), threads=threads)  # checks the rows
-    exact = exact_answer(rows, checked_bias, vectors, min(10, count))
+    exact = exact_answer(rows, checked_bias, vectors[asked], min(10, count))
+    asked_labels = None if checked is None else checked[asked]
     points: list[Point] = []
-    for config in _plans(count, features):
+    for config in _settings(count, features, balanced=len(fit) > 0):
         if memory is not None and count * config.bytes_per_class(count) > memory:
             continue
-        index = ClassIndex.build(rows, bias=checked_bias, config=config, threads=threads)
-        fastest = min((p.microseconds for p in points if p.kept >= target), default=np.inf)
-        points += _climb(index, vectors, exact, checked, target, fastest, threads)
+        sample = None if config.balance == "none" else vectors[fit]
+        index = ClassIndex.build(rows, bias=checked_bias, queries=sample, config=config, threads=threads)
+        for reach in CELL_REACHES if config.cells else CELL_REACHES[:1]:
+            index.config = config.with_(cell_reach=reach)
+            fastest = min((p.microseconds for p in points if p.kept >= target), default=np.inf)
+            points += _climb(index, vectors[asked], exact, asked_labels, target, fastest, threads)
     if not points:
         raise InputError(f"memory={memory} is too little for any index of {count} classes; give more, or None")
     good = [p for p in points if p.kept >= target]
@@ -133,35 +144,41 @@ def tune(
 
 
 def _checked_queries(
-    queries: npt.ArrayLike, labels: npt.ArrayLike | None, shape: tuple[int, ...], most: int
+    queries: npt.ArrayLike, labels: npt.ArrayLike | None, shape: tuple[int, ...]
 ) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64] | None]:
-    """Return the first `most` queries and their labels, for rows of this shape."""
+    """Return queries and labels for rows of this shape."""
     vectors, _ = check_vectors("queries", queries, shape[1])
     check_finite("queries", vectors)
     if not len(vectors) or not shape[0]:
         raise InputError(f"queries has shape {vectors.shape} and rows {shape}; tuning needs some of both")
     if labels is None:
-        return vectors[:most], None
+        return vectors, None
     checked = check_ids("labels", labels, shape[0])
     if len(checked) != len(vectors):
         raise InputError(f"labels has {len(checked)} entries for {len(vectors)} queries; give one each")
-    return vectors[:most], checked[:most]
+    return vectors, checked
 
 
-def _plans(classes: int, features: int) -> Iterator[HashConfig]:
-    """Yield the settings worth trying at this size."""
-    if classes <= EXACT_CLASSES:
+def _parts(count: int, most: int) -> tuple[Ids, Ids]:
+    """Return which of so many queries balances are fitted to, none where there are few; and which are asked."""
+    order = permutation(0, SPLIT, count).astype(np.int64)
+    if count < 2 * FEWEST:
+        return order[:0], np.arange(min(count, most))
+    asked = min(count // 2, most)
+    return order[asked:][:MOST_TO_FIT], np.sort(order[:asked])
+
+
+def _settings(classes: int, features: int, balanced: bool) -> Iterator[HashConfig]:
+    """Yield the settings worth trying at this size: those that `build` tries, each with cells and without."""
+    if exhaustive_suffices(classes):
         yield HashConfig.exhaustive()
         return
-    width = 1 << (features - 1).bit_length()
-    for bits in (64, 96, 128, 192, 256, 384, 512, 1024):
-        if bits <= 4 * width:
-            yield HashConfig.flat_sketch(bits)
-            if classes >= CELLS_FROM and bits >= 128:
-                yield HashConfig.flat_sketch(bits, cells=min(MAX_CELLS, classes // CLASSES_PER_CELL))
-    if classes > TABLES_FROM and features >= 16:
-        yield HashConfig.probed_tables(classes, features)
-        yield HashConfig.probed_tables(classes, features, bands=64)
+    for config in scans(classes, features):
+        if config.balance == "none" or balanced:
+            yield config
+            if (parted := with_cells(config, classes)) != config:
+                yield parted
+    yield from tables(classes, features)
 
 
 def _climb(

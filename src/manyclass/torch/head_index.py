@@ -20,6 +20,7 @@ from manyclass.torch.row_products import array
 from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
+KEPT_QUERIES = 2000  # of a sample that a head was given: enough for a balance whenever the index is built anew
 LOOKED_AT = 2400  # classes per example whose sketch is compared, where tables find them
 
 
@@ -48,6 +49,7 @@ class HeadIndex:
         self.schedule = schedule
         self.candidates = candidates
         self.unit_rows = unit_rows
+        self.queries: npt.NDArray[np.float32] | None = None  # that a balance is fitted to; None: stand-ins
         self.built: ClassIndex | None = None
         self.watch: WeightWatch | None = None  # over the weight that it was built from
         self.outside_changes = 0
@@ -61,7 +63,9 @@ class HeadIndex:
 
     def unbuilt(self) -> Self:
         """Return an index of the same settings that is yet to be built."""
-        return type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
+        new = type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
+        new.queries = self.queries
+        return new
 
     def config_for(self, classes: int, features: int) -> HashConfig:
         """Return the config that was given, or one that suits these sizes."""
@@ -90,11 +94,24 @@ class HeadIndex:
         """Hash every row as it is now."""
         rows = self._hashed(weight)
         config = self.config_for(*rows.shape)
-        self.built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        self.built = ClassIndex.build(
+            rows, bias=_floats(bias), queries=self.queries, config=config, threads=torch.get_num_threads()
+        )
         self.schedule.all_hashed(len(rows))
         self.fresh = True
         self._start_watching(weight, bias)
         return self.built
+
+    def learn(self, queries: npt.NDArray[np.float32], weight: Tensor, bias: Tensor | None) -> int:
+        """Choose a config by a sample of queries, as the rows see them; return the candidates that it found enough."""
+        rows = self._hashed(weight)
+        built = ClassIndex.build(rows, bias=_floats(bias), queries=queries, threads=torch.get_num_threads())
+        self.config = built.config
+        self.queries = queries[:KEPT_QUERIES].copy() if built.config.balance != "none" else None
+        self.build(weight, bias)
+        assert self.built is not None
+        self.built.measured = built.measured
+        return built.config.candidates
 
     def rebuild(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
         """Re-hash these classes, whose rows were changed by hand; all, where there is no index over this memory."""
