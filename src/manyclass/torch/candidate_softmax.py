@@ -20,7 +20,8 @@ from manyclass._topk import TopK
 from manyclass._validation import check_count, check_ids, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
-from manyclass.torch import add_remove_classes, all_classes, predictions
+from manyclass.torch import all_classes, predictions
+from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
 from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import Output, Reduction, checked_output
@@ -28,7 +29,7 @@ from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.linear_conversion import FromLinear, linear_over
 from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.refresh_schedule import RefreshSchedule
-from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
+from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.step_classes import (
     TYPICAL_BATCH,
@@ -40,6 +41,7 @@ from manyclass.torch.step_classes import (
     shared_classes,
 )
 
+CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
@@ -47,11 +49,11 @@ ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where th
 _EXACT_HEADS: ContextVar[frozenset[int]] = ContextVar("manyclass_exact_heads", default=frozenset())
 
 
-class CandidateSoftmax(FromLinear, RowHead):
+class CandidateSoftmax(FromLinear, ChangingClasses):
     """Output layer over many classes that computes few of them: use it in place of nn.Linear and CrossEntropyLoss.
 
     in_features, num_classes: sizes of the layer.
-    candidates: int = 300. Classes that are retrieved for each example, at most. In `topk`: more come closer to the
+    candidates: int, default that of `config`, or 300. Classes that are retrieved for each example, at most. In `topk`: more come closer to the
         exact answer, and are slower. In training with shared=True, a batch looks at 2 · shared_limit / examples of
         each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
     output: "softmax" (default), or "logistic": every class is a yes/no question.
@@ -83,7 +85,7 @@ class CandidateSoftmax(FromLinear, RowHead):
         in_features: int,
         num_classes: int,
         *,
-        candidates: int = 300,
+        candidates: int | None = None,
         output: Output = "softmax",
         shared: bool = True,
         shared_limit: int = 2048,
@@ -117,6 +119,8 @@ class CandidateSoftmax(FromLinear, RowHead):
         if config is not None:
             config.check_features(in_features)
         self.output = checked_output(output)
+        if candidates is None:
+            candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
         self.shared = bool(shared)
         self.shared_limit = check_count("shared_limit", shared_limit)
@@ -149,7 +153,8 @@ class CandidateSoftmax(FromLinear, RowHead):
     @property
     def layer(self) -> ClassLayer:
         """Weight, bias and settings that make the logits; rows move in backward where `row_update` is "fused"."""
-        return ClassLayer(self.weight, self.bias, self._update, self.normalize, self.temperature)
+        removed = self.removed if len(self.removed) else None
+        return ClassLayer(self.weight, self.bias, self._update, self.normalize, self.temperature, removed)
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
@@ -195,35 +200,20 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     @torch.no_grad()
     def to_linear(self) -> nn.Linear:
-        """Return an nn.Linear with the same logits; it shares the weight unless temperature or mean change it."""
+        """Return an nn.Linear with the same logits; it shares the weight unless temperature or mean change it.
+
+        Where classes were removed its bias is a copy, -inf for those.
+        """
         if self.normalize:
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
-        if self.input_mean is None and self.temperature == 1:
+        if self.input_mean is None and self.temperature == 1 and not len(self.removed):
             return super().to_linear()
         bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
         if self.input_mean is not None:
             bias = bias - self.weight @ self.input_mean.to(self.weight.dtype)
-        return linear_over(nn.Parameter(self.weight / self.temperature), nn.Parameter(bias / self.temperature))
-
-    def add_classes(
-        self,
-        count: int | None = None,
-        *,
-        rows: Tensor | None = None,
-        bias: Tensor | None = None,
-        names: Sequence[str] | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
-    ) -> range:
-        """Add classes and return their ids.
-
-        count: so many random ones; or rows: these, (count, in_features). bias: (count,), zeros unless given.
-        names: one each where the head has names. optimizer: its state grows along.
-        """
-        return add_remove_classes.add_classes(self, count, rows, bias, names, [optimizer] if optimizer else [])
-
-    def remove_classes(self, ids: Any, *, optimizer: torch.optim.Optimizer | None = None) -> Tensor:
-        """Remove classes; the others move up. Returns, for every new id, the id it had before."""
-        return add_remove_classes.remove_classes(self, ids, [optimizer] if optimizer else [])
+        shares = self.input_mean is None and self.temperature == 1
+        weight = self.weight if shares else nn.Parameter(self.weight / self.temperature)
+        return linear_over(weight, nn.Parameter((bias / self.temperature).index_fill(0, self.removed, -torch.inf)))
 
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -297,9 +287,10 @@ class CandidateSoftmax(FromLinear, RowHead):
         return {"names": self.names, "meter_steps": self.meter.steps, "tables": self.index.settings()}
 
     def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps beside the parameters: the state of the random tail, and the index."""
+        """Return what a checkpoint keeps beside the parameters: removed classes, random tail, and the index."""
         kept = self.index.tensors() if index else {}
-        return {"generator": self.sampler.generator.get_state()} | {f"tables.{name}": kept[name] for name in kept}
+        state = {"generator": self.sampler.generator.get_state(), REMOVED: self.removed}
+        return state | {f"tables.{name}": kept[name] for name in kept}
 
     def check_restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Raise a FileError if `restore` could not take this over; change nothing."""
@@ -311,9 +302,11 @@ class CandidateSoftmax(FromLinear, RowHead):
         names = settings["names"]
         names = None if names is None else check_names("names", names, self.num_classes)
         kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
+        removed = self._checked_removed(tensors.get(REMOVED))
         index = self.index.restored(settings["tables"], kept, self.weight, self.bias)
         self.sampler.generator.set_state(tensors["generator"])
         self.names, self.index, self.meter.steps = names, index, int(settings["meter_steps"])
+        self._set_removed(removed)
 
     def reset_parameters(self) -> None:
         """Draw weight and bias as nn.Linear does; the running mean starts again."""
@@ -364,12 +357,13 @@ class CandidateSoftmax(FromLinear, RowHead):
             # An index of few classes gives all of them, in no order.
             with torch.no_grad():
                 logits = F.linear(*self.layer.plain(x))
-            return logits.sort(dim=1, descending=True, stable=True).indices[:, :ranks]
+            values, ids = logits.sort(dim=1, descending=True, stable=True)
+            return ids.masked_fill(values.isneginf(), -1)[:, :ranks]
         return found
 
     def _random_classes(self) -> ClassSampler:
         """Return where random classes come from: in evaluation always the same ones, and training does not notice."""
-        return self.sampler if self.training else ClassSampler(self.num_classes, seed=0)
+        return self.sampler if self.training else ClassSampler(self.num_classes, removed=self.sampler.removed)
 
     @torch.no_grad()
     def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
@@ -390,6 +384,8 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     def _log_prob(self, input: Tensor, classes: Tensor | None, normalizer: Normalizer = "candidates") -> Tensor:
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
+        if classes is not None and len(self.removed):
+            classes = classes.masked_fill(self.sampler.removed.holds(classes), -1)
         if self._nothing_approximated:
             return all_classes.log_prob(*layer.plain(x), classes, logistic=logistic)
         found = self.shortlist(x, self.candidates)

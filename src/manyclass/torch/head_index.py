@@ -16,6 +16,7 @@ from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
 from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.refresh_schedule import RefreshSchedule
+from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.row_products import array
 from manyclass.torch.weight_watch import WeightWatch
 
@@ -39,6 +40,7 @@ class HeadIndex:
 
     config: how classes are retrieved; None: what suits the sizes. candidates: how many a search will ask for, about.
     unit_rows: cosine logits: the index sees rows of length one, in an array of its own.
+    removed: classes that no search returns.
     """
 
     def __init__(
@@ -52,6 +54,8 @@ class HeadIndex:
         self.watch: WeightWatch | None = None  # over the weight that it was built from
         self.outside_changes = 0
         self.fresh = False  # whether no row has moved since all were hashed
+        self.built_for = 0  # classes that there were when it was built
+        self.removed = RemovedClasses()
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.unbuilt()
@@ -61,7 +65,9 @@ class HeadIndex:
 
     def unbuilt(self) -> Self:
         """Return an index of the same settings that is yet to be built."""
-        return type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
+        new = type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
+        new.removed = self.removed
+        return new
 
     def config_for(self, classes: int, features: int) -> HashConfig:
         """Return the config that was given, or one that suits these sizes."""
@@ -90,11 +96,46 @@ class HeadIndex:
         """Hash every row as it is now."""
         rows = self._hashed(weight)
         config = self.config_for(*rows.shape)
-        self.built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        if len(self.removed):
+            built.remove(self.removed.ids.numpy())
+        self.built, self.built_for = built, len(rows)
         self.schedule.all_hashed(len(rows))
         self.fresh = True
         self._start_watching(weight, bias)
-        return self.built
+        return built
+
+    def forget_if_changed(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Forget what was built if anything but a known gradient has changed these rows since."""
+        if self.watch is None or not self.watch.in_step(weight, bias):
+            self.forget()
+
+    def append(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Hash rows that have come behind those that are hashed already; these may be in another place now.
+
+        Where the config follows the size and the classes have doubled since it was chosen, all are hashed anew when
+        they are next needed, and so they are where there is no memory for more.
+        """
+        if self.built is None or (self.config is None and len(weight) >= 2 * self.built_for):
+            self.forget()
+            return
+        first, threads = self.built.classes, torch.get_num_threads()
+        values = None if bias is None else _floats(bias.detach()[first:])
+        try:
+            if self._copies(weight):
+                self.built.append(self._hashed(weight.detach()[first:]), bias=values, threads=threads)
+            else:
+                self.built.lengthen(array(weight), bias=values, threads=threads)
+        except MemoryError:
+            self.forget()
+            return
+        self.schedule.more_hashed(len(weight) - first)
+        self._start_watching(weight, bias)
+
+    def remove(self, ids: Ids) -> None:
+        """Take these classes out of what is built."""
+        if self.built is not None:
+            self.built.remove(ids)
 
     def rebuild(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
         """Re-hash these classes, whose rows were changed by hand; all, where there is no index over this memory."""
@@ -161,7 +202,12 @@ class HeadIndex:
     def settings(self) -> dict[str, Any]:
         """Return where the refresh stands, as plain numbers; `tensors` has the rest."""
         meta = None if self.built is None else index_settings(self.built)
-        return {"cursor": self.schedule.cursor, "step": self.schedule.step, "index": meta}
+        return {
+            "cursor": self.schedule.cursor,
+            "step": self.schedule.step,
+            "built_for": self.built_for,
+            "index": meta,
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the index itself, and the ages of its entries."""
@@ -178,8 +224,10 @@ class HeadIndex:
         if not tensors:
             return
         saved = settings["index"]
-        config = self.config_for(*weight.shape)
-        if (saved["classes"], saved["features"]) != tuple(weight.shape) or HashConfig(**saved["config"]) != config:
+        config = HashConfig(**saved["config"])
+        # A config that follows the size is that of the size when the index was built, before classes were added.
+        expected = self.config_for(settings.get("built_for", len(weight)), weight.shape[1])
+        if (saved["classes"], saved["features"]) != tuple(weight.shape) or config != expected:
             way_out = "make the head with the same config, or load with index=False"
             raise FileError(f"the saved index is hashed in another way than the head's; {way_out}")
 
@@ -201,6 +249,7 @@ class HeadIndex:
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
         arrays["rows"] = rows
         new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
+        new.built_for = check_count("built_for", settings.get("built_for", len(rows)))
         new._start_watching(weight, bias)
         return new
 
