@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.multiprocessing
-from head_cases import CLASSES, FEATURES, random_tensor, small_head
+from head_cases import CLASSES, FEATURES, random_tensor, rehashed, small_head
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -52,19 +53,12 @@ def moved_but_not_hashed(model: nn.Module, batches: list[tuple[Tensor, Tensor]])
     """Return rows that a step moved, also by gradients of other processes, and that the next one did not re-hash."""
     head = model.module.head
     optimizer = RowSGD(model.parameters(), lr=0.1)
-    hashed: set[int] = set()
-    original = head.index.rehash
-
-    def rehash(ids: Any, *rest: Any) -> None:
-        hashed.update(ids.tolist())
-        original(ids, *rest)
-
-    head.index.rehash = rehash
+    hashed = rehashed(head, pytest.MonkeyPatch())  # of this process alone, which ends with the test
     moved: set[int] = set()
     for x, target in batches:
         optimizer.zero_grad()
         model(x, target).backward()
-        left = moved - hashed
+        left = moved - {row for some in hashed for row in some}
         before = head.weight.detach().clone()
         optimizer.step()
         moved = set((head.weight != before).any(1).nonzero()[:, 0].tolist())

@@ -74,6 +74,28 @@ def test_errors_are_those_of_the_careful_way(bad: str) -> None:
         head.topk(x, **arguments)
 
 
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}], ids=["plain", "cosine"])
+@pytest.mark.parametrize("scale", [1e-30, 1e25, 1e37])
+def test_inputs_of_any_size_that_the_index_takes(settings: dict[str, Any], scale: float) -> None:
+    head, x = served(bias=False, **settings), queries(4)
+    with torch.no_grad():
+        head.weight.div_(20)
+    usual, quick = head.topk(x, 3), head.topk(scale * x, 3)
+    assert torch.equal(usual.classes, quick.classes) or scale < 1
+    careful = head.train().topk(scale * x, 3)
+    torch.testing.assert_close(careful.logits, quick.logits, rtol=1e-4, atol=0)
+    loss = head(scale * x, torch.tensor([1, 2, 3, 4]))
+    assert loss.isfinite()
+    loss.backward()
+    with torch.no_grad():
+        head.weight.mul_(1000)
+    if scale == 1e37 and not head.normalize:
+        for call in (lambda: head.topk(scale * x, 3), lambda: head.eval().topk(scale * x, 3),
+                     lambda: head(scale * x, torch.tensor([1, 2, 3, 4]))):  # fmt: skip
+            with pytest.raises(InputError, match="logits beyond float32"):
+                call()
+
+
 @pytest.mark.parametrize("name", ["candidate", "wta", "full", "sampled", "hierarchical"])
 def test_excluded_classes_are_left_out_and_others_take_their_places(name: str) -> None:
     torch.manual_seed(0)

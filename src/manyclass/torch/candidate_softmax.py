@@ -53,9 +53,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     """Output layer over many classes that computes few of them: use it in place of nn.Linear and CrossEntropyLoss.
 
     in_features, num_classes: sizes of the layer.
-    candidates: int, default that of `config`, or 300. Classes that are retrieved for each example, at most. In `topk`: more come closer to the
-        exact answer, and are slower. In training with shared=True, a batch looks at 2 · shared_limit / examples of
-        each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
+    candidates: int, default that of `config`, or 300. Classes that are retrieved for each example, at most. In `topk`:
+        more come closer to the exact answer, and are slower. In training with shared=True, a batch looks at 2 ·
+        shared_limit / examples of each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
     output: "softmax" (default), or "logistic": every class is a yes/no question.
     shared: bool = True. All examples of a batch use the union of their best candidates: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
@@ -196,7 +196,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         x = input.double() if self.weight.dtype == torch.float64 else input.float()
         if self.input_mean is not None:
             x = x - self.input_mean.to(x.dtype)
-        return F.normalize(x) if self.normalize else x
+        return _unit(x) if self.normalize else x
 
     @torch.no_grad()
     def to_linear(self) -> nn.Linear:
@@ -397,6 +397,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _weights_replaced(self) -> None:
         super()._weights_replaced()
         self.index.forget()
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return vectors of length one, also of those whose squares are beyond their type."""
+    lengths = x.detach().norm(dim=1)
+    if not lengths.isfinite().all():
+        x = x / x.detach().abs().amax(1, keepdim=True).clamp_min(1)
+    return F.normalize(x)
 
 
 def _forget_index(head: nn.Module, _: Any) -> None:

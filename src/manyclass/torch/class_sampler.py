@@ -65,7 +65,8 @@ class ClassSampler:
     def draw_outside(self, members: Tensor, count: int) -> Drawn:
         """Return `count` draws, with replacement and all alike, from the classes that are not members.
 
-        members: (n,) distinct, ascending, none of them removed. Each class drawn stands for (classes outside) / count others per draw.
+        members: (n,) distinct, ascending, none of them removed. Each class drawn stands for (classes outside) /
+        count others per draw.
         """
         outside = self._left - len(members)
         if outside == 0 or count == 0:

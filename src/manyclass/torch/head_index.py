@@ -206,6 +206,7 @@ class HeadIndex:
             "cursor": self.schedule.cursor,
             "step": self.schedule.step,
             "built_for": self.built_for,
+            "fresh": self.fresh,
             "index": meta,
         }
 
@@ -249,6 +250,7 @@ class HeadIndex:
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
         arrays["rows"] = rows
         new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
+        new.fresh = bool(settings.get("fresh", False))
         new.built_for = check_count("built_for", settings.get("built_for", len(rows)))
         new._start_watching(weight, bias)
         return new

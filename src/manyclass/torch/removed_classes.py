@@ -1,4 +1,4 @@
-"""Classes that were taken out of a head while the ids of the others stay: which they are, and how to count past them."""
+"""Classes that were taken out of a head while the others keep their ids: which they are, and how to count past them."""
 
 import torch
 from torch import Tensor
@@ -26,7 +26,7 @@ class RemovedClasses:
         """Return which of these ids, of any shape, are removed."""
         if not len(self.ids):
             return torch.zeros_like(ids, dtype=torch.bool)
-        return self.ids[torch.searchsorted(self.ids, ids).clamp_max(len(self.ids) - 1)] == ids
+        return self.ids[torch.searchsorted(self.ids, ids.contiguous()).clamp_max(len(self.ids) - 1)] == ids
 
     def ids_of(self, ranks: Tensor) -> Tensor:
         """Return the ids of classes that are left, by their ranks."""

@@ -23,7 +23,8 @@ class Watcher(Protocol):
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None: ...
 
 
-_WATCHERS: dict[int, "weakref.WeakSet[Any]"] = {}  # by id of a parameter
+Listeners = dict[int, "weakref.WeakSet[Any]"]  # by id of a parameter
+_WATCHERS: Listeners = {}
 
 
 class _Sampled:
@@ -77,7 +78,7 @@ class WeightWatch:
     def announce_to(self, watcher: Watcher) -> None:
         """Tell the watcher from now on which rows are moved by a known gradient."""
         for part in self._parts:
-            _WATCHERS.setdefault(id(part.parameter), weakref.WeakSet()).add(watcher)
+            _listen(_WATCHERS, part.parameter, watcher)
 
     def holds(self, parameter: Tensor) -> bool:
         """Return whether this is one of the parameters watched, and not another with the same id."""
@@ -123,12 +124,20 @@ class AfterStep(Protocol):
     def after_step(self, parameter: Tensor) -> None: ...
 
 
-_AFTER_STEP: dict[int, "weakref.WeakSet[Any]"] = {}  # by id of a parameter
+_AFTER_STEP: Listeners = {}
 
 
 def call_after_step(parameter: Tensor, listener: AfterStep) -> None:
     """Call the listener's `after_step` whenever an optimizer that holds the parameter has taken a step."""
-    _AFTER_STEP.setdefault(id(parameter), weakref.WeakSet()).add(listener)
+    _listen(_AFTER_STEP, parameter, listener)
+
+
+def _listen(listeners: Listeners, parameter: Tensor, listener: Any) -> None:
+    """Add a listener; the entry goes with its parameter."""
+    if id(parameter) not in listeners:
+        listeners[id(parameter)] = weakref.WeakSet()
+        weakref.finalize(parameter, listeners.pop, id(parameter), None)
+    listeners[id(parameter)].add(listener)
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
