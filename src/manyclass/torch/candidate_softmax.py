@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyclass._index_state import Progress
 from manyclass._topk import TopK
 from manyclass._validation import check_count, check_ids, check_names
 from manyclass.config import HashConfig
@@ -172,14 +173,18 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _nothing_approximated(self) -> bool:
         return id(self) in _EXACT_HEADS.get()
 
-    def rebuild(self, ids: Any = None) -> None:
+    def rebuild(self, ids: Any = None, *, progress: Progress | None = None) -> None:
         """Hash rows as they are now.
 
         ids: classes whose rows you changed by hand; None (default): all, for instance before the head is served. A
             head notices changes of its weights by itself, and then hashes all of them: naming the few is cheaper.
+        progress: where all are hashed, called with (rows done, rows in all). None (default): on a terminal, with rich
+            installed, a bar appears if it takes seconds.
         """
+        if progress is not None and not callable(progress):
+            raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
         if ids is None:
-            self.index.build(self.weight, self.bias)
+            self.index.build(self.weight, self.bias, progress)
             return
         known = check_ids("ids", ids.numpy() if isinstance(ids, Tensor) else ids, self.num_classes)
         self.index.rebuild(np.unique(known), self.weight, self.bias)
@@ -241,26 +246,28 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         exclude: class ids (..., n) that are left out, padded with -1; as many more candidates are retrieved.
         """
         if exclude is None and normalizer == "candidates" and not self.training:
-            answer = self._by_index_alone(input, k, self.candidates if candidates is None else candidates)
+            answer = self._by_index_alone(input, k, self._candidates if candidates is None else candidates)
             if answer is not None:
                 return answer
         return self._checked_topk(input, k, candidates, exclude, normalizer)
 
-    @torch.no_grad()
     def _by_index_alone(self, input: Tensor, k: int, candidates: int) -> TopK[Tensor] | None:
         """Return the index's own answer, which has all that is asked for; None where anything is unusual.
 
         Nothing is checked here that need not be: the way for everything else does, and says what is wrong.
         """
-        if type(input) is not Tensor or input.dtype != torch.float32 or input.dim() != 2 or not input.is_cpu:
+        weight, shape = self.weight, input.shape if type(input) is Tensor else ()
+        if len(shape) != 2 or shape[1] != self.in_features or self.output != "softmax" or self.temperature != 1:
             return None
-        usual = input.shape[1] == self.in_features and self.output == "softmax" and self.temperature == 1
-        if not usual or type(k) is not int or type(candidates) is not int or not 0 < k <= candidates:
+        if input.dtype != torch.float32 or not input.is_cpu or not weight.is_cpu:
             return None
-        if self._nothing_approximated or self.weight.device.type != "cpu":
+        candidates = min(candidates, self.num_classes) if type(candidates) is int else 0
+        if type(k) is not int or not 0 < k <= candidates or self._nothing_approximated:
             return None
-        x = input if self.input_mean is None and not self.normalize else self.prepared(input)
-        return self.index.answer(x, k, min(candidates, self.num_classes), self.weight, self.bias)
+        x = input.detach()
+        if self.normalize or self.input_mean is not None:
+            x = self.prepared(x)
+        return self.index.answer(x, k, candidates, weight, self.bias)
 
     def _checked_topk(
         self, input: Tensor, k: int, candidates: int | None, exclude: Tensor | None, normalizer: Normalizer

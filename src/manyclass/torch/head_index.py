@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
+from manyclass._index_state import Progress
 from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
 from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
 from manyclass.torch.approximation_meter import ApproximationWarning
+from manyclass.torch.build_progress import bar_if_slow
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.row_products import array
@@ -92,11 +94,14 @@ class HeadIndex:
                 )
         return self.build(weight, bias)
 
-    def build(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
-        """Hash every row as it is now."""
+    def build(self, weight: Tensor, bias: Tensor | None, progress: Progress | None = None) -> ClassIndex:
+        """Hash every row as it is now. progress: as for ClassIndex.build; None: a bar where somebody watches."""
         rows = self._hashed(weight)
         config = self.config_for(*rows.shape)
-        built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=torch.get_num_threads())
+        threads = torch.get_num_threads()
+        with bar_if_slow() as bar:
+            shown = bar if progress is None else progress
+            built = ClassIndex.build(rows, bias=_floats(bias), config=config, threads=threads, progress=shown)
         if len(self.removed):
             built.remove(self.removed.ids.numpy())
         self.built, self.built_for = built, len(rows)
@@ -176,13 +181,15 @@ class HeadIndex:
         if not self.fresh or weight.dtype == torch.float64 or k > index.classes:
             return None
         try:
-            found = index.search(x.detach().numpy(), k, candidates=candidates, threads=torch.get_num_threads())
+            found = index.search(x.numpy(), k, candidates=candidates, threads=torch.get_num_threads())
         except InputError:
             return None
         assert found.logits is not None
-        parts = found.classes, found.log_probs, found.logits
-        classes, log_probs, logits = (torch.from_numpy(part) for part in parts)
-        return TopK(classes=classes, log_probs=log_probs, logits=logits)
+        return TopK(
+            classes=torch.from_numpy(found.classes),
+            log_probs=torch.from_numpy(found.log_probs),
+            logits=torch.from_numpy(found.logits),
+        )
 
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None:
         """Take note that a known gradient has just moved these rows; None: any of them."""
