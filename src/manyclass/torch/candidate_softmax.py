@@ -254,9 +254,13 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _by_index_alone(self, input: Tensor, k: int, candidates: int) -> TopK[Tensor] | None:
         """Return the index's own answer, which has all that is asked for; None where anything is unusual.
 
-        Nothing is checked here that need not be: the way for everything else does, and says what is wrong.
+        Nothing is checked here that need not be: the way for everything else does, and says what is wrong. Looking up
+        `self.weight` takes a module a microsecond; a weight that is no parameter (parametrized) is unusual.
         """
-        weight, shape = self.weight, input.shape if type(input) is Tensor else ()
+        weight, bias, mean = self._parameters.get("weight"), self._parameters.get("bias"), self._buffers["input_mean"]
+        if weight is None or (bias is None and self.bias is not None):
+            return None
+        shape = input.shape if type(input) is Tensor else ()
         if len(shape) != 2 or shape[1] != self.in_features or self.output != "softmax" or self.temperature != 1:
             return None
         if input.dtype != torch.float32 or not input.is_cpu or not weight.is_cpu:
@@ -265,9 +269,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if type(k) is not int or not 0 < k <= candidates or self._nothing_approximated:
             return None
         x = input.detach()
-        if self.normalize or self.input_mean is not None:
+        if self.normalize or mean is not None:
             x = self.prepared(x)
-        return self.index.answer(x, k, candidates, weight, self.bias)
+        return self.index.answer(x, k, candidates, weight, bias)
 
     def _checked_topk(
         self, input: Tensor, k: int, candidates: int | None, exclude: Tensor | None, normalizer: Normalizer

@@ -18,7 +18,7 @@ SAMPLED = 128  # an edit of 5% of the rows misses all of them once in 700 times
 
 
 class Watcher(Protocol):
-    """What wants to know which rows of a parameter were moved by a known gradient; None: any of them."""
+    """What wants to know which rows of a parameter, ascending, were moved by a known gradient; None: any of them."""
 
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None: ...
 
@@ -85,10 +85,15 @@ class WeightWatch:
         return any(part.parameter is parameter for part in self._parts)
 
     def expect_moved(self, ids: Tensor | None) -> None:
-        """Take note that these rows were moved by a known gradient; None: any of them."""
+        """Take note that these rows, ascending, were moved by a known gradient; None: any of them."""
         for part in self._parts:
             part.version = _version(part.parameter)
-        self._may_differ |= True if ids is None else np.isin(self._rows, ids.numpy())
+        if ids is None:
+            self._may_differ[:] = True
+        elif len(ids):
+            known = ids.numpy()
+            places = np.minimum(np.searchsorted(known, self._rows), len(known) - 1)
+            self._may_differ |= known[places] == self._rows
 
     def same_memory(self, weight: Tensor, bias: Tensor | None) -> bool:
         """Return whether these parameters are where the watched ones are."""
