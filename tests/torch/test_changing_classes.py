@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from manyclass import ConfigError, HashConfig, InputError
+from manyclass import ClassIndex, ConfigError, HashConfig, InputError
 from manyclass.torch import (
     CandidateSoftmax,
     RowAdagrad,
@@ -422,3 +423,29 @@ def test_any_sequence_answers_as_a_fresh_head_with_the_same_rows(name: str, sequ
             one(X, ids[:6]).backward()
             moving.step()
         assert torch.equal(head.weight[left], fresh.weight)
+
+
+# The index below
+
+
+def test_an_index_follows_an_array_that_grows_in_place() -> None:
+    room = random_tensor(60, FEATURES, seed=4).numpy()
+    queries = random_tensor(8, FEATURES, seed=5).numpy()
+    index = ClassIndex.build(room[:40], config=RANKED)
+    assert index.lengthen(room[:50]) == range(40, 50)
+    assert index.lengthen(room, bias=[1.0] * 10) == range(50, 60)
+    assert index.rows is room
+    expected = queries @ room.T
+    expected[:, 50:] += 1
+    assert (index.search(queries, 1).classes[:, 0] == expected.argmax(1)).all()
+    for wrong, said in (
+        (lambda: index.lengthen(room[:50]), r"rows has shape \(50, 17\); expected \(60 or more, 17\)"),
+        (lambda: index.lengthen(room[:, 1:]), "rows has shape"),
+        (lambda: index.lengthen(room.repeat(2, 0), bias=[1.0]), r"bias has shape \(1,\); expected \(60,\)"),
+        (lambda: index.lengthen(np.concatenate([room, room[:1] * np.nan])), r"rows\[0\] has a NaN"),
+        (lambda: ClassIndex.build(room[:1], names=["a"]).lengthen(room), "the index has names"),
+    ):
+        with pytest.raises(InputError, match=said):
+            wrong()
+        assert index.classes == 60
+        assert index.rows is room
