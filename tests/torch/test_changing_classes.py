@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,8 @@ def test_a_removed_class_never_moves(name: str, exact: bool, fused: bool) -> Non
 
 
 def test_random_classes_are_those_of_a_head_without_gaps() -> None:
-    gone = RemovedClasses(torch.tensor([3, 0, 4, 11]))
+    gone = RemovedClasses().with_(torch.tensor([11, 0])).with_(torch.tensor([4, 3, 0]))
+    assert gone.ids.tolist() == [0, 3, 4, 11]
     left = torch.tensor([c for c in range(20) if c not in (0, 3, 4, 11)])
     assert torch.equal(gone.ids_of(torch.arange(16)), left)
     assert torch.equal(gone.ranks_of(left), torch.arange(16))
@@ -367,6 +369,36 @@ def test_the_paper_s_head_and_names_follow(how: str) -> None:
     assert head.compact().tolist() == [0, *range(2, 51)]
     assert head.names == (["class 0", *names[2:], "new"] if how == "names" else None)
     assert not len(head.removed)
+
+
+def test_threads_that_ask_meanwhile_wait_for_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    head = new_head().eval()
+    head.topk(X, 1)
+    monkeypatch.setattr(HeadIndex, "build", pytest.fail)
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not stop.is_set():
+                found = head.topk(X, 3).classes
+                assert (found >= 0).all()
+                assert not (found < 5).any()
+        except BaseException as error:  # of another thread, and pytest.fail is no Exception
+            failures.append(error)
+
+    head.remove_classes(range(5))
+    threads = [threading.Thread(target=ask) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for seed in range(100):
+        head.add_classes(rows=random_tensor(1, FEATURES, seed=seed))
+        head.remove_classes([30 + seed])
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    assert_answers_are_exact(head)
 
 
 # Any sequence

@@ -57,15 +57,16 @@ class ChangingClasses(RowHead):
             raise InputError(f"names is {'missing' if names is None else 'given'}, unlike for the first classes")
         new_names = [] if names is None else check_names("names", names, added)
         first = self.num_classes
-        self.index.forget_if_changed(self.weight, self.bias)
-        self.change_rows(
-            lambda name, old, start: grown(old, new[name].to(old) if start is None else _filled(old, added, start)),
-            [optimizer] if optimizer else [],
-        )
-        self.num_classes = self.sampler.num_classes = first + added
-        if self.names is not None:
-            self.names.extend(new_names)
-        self.index.append(self.weight, self.bias)
+        with self.index.changing:  # searches that go on meanwhile use the index as it was, and build no other
+            self.index.forget_if_changed(self.weight, self.bias)
+            self.change_rows(
+                lambda name, old, start: grown(old, new[name].to(old) if start is None else _filled(old, added, start)),
+                [optimizer] if optimizer else [],
+            )
+            self.num_classes = self.sampler.num_classes = first + added
+            if self.names is not None:
+                self.names.extend(new_names)
+            self.index.append(self.weight, self.bias)
         return range(first, first + added)
 
     def remove_classes(self, ids: Any) -> None:
@@ -147,7 +148,7 @@ class ChangingClasses(RowHead):
         """Return removed classes as they were saved."""
         if ids is not None and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_classes:
             raise InputError(f"{REMOVED} holds ids beyond the {self.num_classes} classes of the head")
-        return RemovedClasses(ids)
+        return RemovedClasses() if ids is None else RemovedClasses().with_(ids)
 
 
 def _filled(old: Tensor, count: int, value: float) -> Tensor:

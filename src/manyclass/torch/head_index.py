@@ -1,5 +1,6 @@
 """The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
 
+import threading
 import warnings
 from typing import Any, Self
 
@@ -58,12 +59,16 @@ class HeadIndex:
         self.fresh = False  # whether no row has moved since all were hashed
         self.built_for = 0  # classes that there were when it was built
         self.removed = RemovedClasses()
+        self.changing = threading.RLock()  # one thread builds or adds, others wait for what comes of it
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.unbuilt()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "built": None, "watch": None}
+        return {**self.__dict__, "built": None, "watch": None, "changing": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "changing": threading.RLock()}
 
     def unbuilt(self) -> Self:
         """Return an index of the same settings that is yet to be built."""
@@ -81,18 +86,25 @@ class HeadIndex:
 
     def over(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
         """Return the index over these rows: built if there is none, anew if anything but a gradient changed them."""
-        if self.built is not None and self.watch is not None and self.watch.in_step(weight, bias):
-            return self.built
-        if self.built is not None:
-            self.outside_changes += 1
-            if self.outside_changes == MANY_CHANGES:
-                warnings.warn(
-                    f"the head's weights were changed from outside {MANY_CHANGES} times, and each time all classes "
-                    "are hashed again; after changing a few rows yourself, call head.rebuild(ids)",
-                    ApproximationWarning,
-                    stacklevel=2,
-                )
-        return self.build(weight, bias)
+        built, watch = self.built, self.watch
+        if built is not None and watch is not None and watch.in_step(weight, bias):
+            return built
+        with self.changing:
+            if self.watch is not watch and self.watch is not None:  # another thread has just seen to it
+                return self.over(weight, bias)
+            if self.built is not None:
+                self._count_outside_change()
+            return self.build(weight, bias)
+
+    def _count_outside_change(self) -> None:
+        self.outside_changes += 1
+        if self.outside_changes == MANY_CHANGES:
+            warnings.warn(
+                f"the head's weights were changed from outside {MANY_CHANGES} times, and each time all classes "
+                "are hashed again; after changing a few rows yourself, call head.rebuild(ids)",
+                ApproximationWarning,
+                stacklevel=2,
+            )
 
     def build(self, weight: Tensor, bias: Tensor | None, progress: Progress | None = None) -> ClassIndex:
         """Hash every row as it is now. progress: as for ClassIndex.build; None: a bar where somebody watches."""

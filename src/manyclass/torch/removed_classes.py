@@ -1,5 +1,6 @@
 """Classes that were taken out of a head while the others keep their ids: which they are, and how to count past them."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -11,16 +12,19 @@ class RemovedClasses:
     gaps draw what one without them draws.
     """
 
-    def __init__(self, ids: Tensor | None = None) -> None:
-        self.ids = torch.empty(0, dtype=torch.int64) if ids is None else ids.detach().to("cpu", torch.int64).unique()
+    def __init__(self, ascending: Tensor | None = None) -> None:
+        self.ids = torch.empty(0, dtype=torch.int64) if ascending is None else ascending
         self._left_before = self.ids - torch.arange(len(self.ids))  # classes left below each
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def with_(self, ids: Tensor) -> "RemovedClasses":
-        """Return these and more."""
-        return RemovedClasses(torch.cat([self.ids, ids]))
+        """Return these and more, in any order: put into their places, as there may be millions and one comes."""
+        new = ids.detach().to("cpu", torch.int64).unique()
+        new = new[~self.holds(new)]
+        places = torch.searchsorted(self.ids, new)
+        return RemovedClasses(torch.from_numpy(np.insert(self.ids.numpy(), places.numpy(), new.numpy())))
 
     def holds(self, ids: Tensor) -> Tensor:
         """Return which of these ids, of any shape, are removed."""
