@@ -36,6 +36,11 @@ def test_the_index_alone_answers_as_the_head_does(settings: dict[str, Any], monk
     with monkeypatch.context() as patch:
         patch.setattr("manyclass.torch.predictions.topk", pytest.fail)
         quick = head.topk(queries(), 10, candidates=100)
+        for shape in ((FEATURES,), (2, 3, FEATURES)):
+            x = queries(6).reshape(-1)[: torch.Size(shape).numel()].reshape(shape)
+            told = head.topk(x, 10, candidates=100).classes
+            assert torch.equal(told.reshape(-1, 10), quick.classes[: len(told.reshape(-1, 10))])
+            assert told.shape == (*shape[:-1], 10)
     monkeypatch.setattr(head, "_by_index_alone", lambda *_: None)
     careful = head.topk(queries(), 10, candidates=100)
     assert torch.equal(quick.classes, careful.classes)

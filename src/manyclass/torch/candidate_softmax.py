@@ -25,7 +25,7 @@ from manyclass.torch import all_classes, predictions
 from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
 from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter
 from manyclass.torch.class_sampler import ClassSampler
-from manyclass.torch.head import Output, Reduction, checked_output
+from manyclass.torch.head import Output, Reduction, checked_output, reshaped
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.linear_conversion import FromLinear, linear_over
 from manyclass.torch.predictions import Normalizer, checked_normalizer
@@ -261,17 +261,18 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if weight is None or (bias is None and self.bias is not None):
             return None
         shape = input.shape if type(input) is Tensor else ()
-        if len(shape) != 2 or shape[1] != self.in_features or self.output != "softmax" or self.temperature != 1:
+        if not shape or shape[-1] != self.in_features or self.output != "softmax" or self.temperature != 1:
             return None
         if input.dtype != torch.float32 or not input.is_cpu or not weight.is_cpu:
             return None
         candidates = min(candidates, self.num_classes) if type(candidates) is int else 0
         if type(k) is not int or not 0 < k <= candidates or self._nothing_approximated:
             return None
-        x = input.detach()
+        x = input.detach() if len(shape) == 2 else input.detach().reshape(-1, shape[-1])
         if self.normalize or mean is not None:
             x = self.prepared(x)
-        return self.index.answer(x, k, candidates, weight, bias)
+        best = self.index.answer(x, k, candidates, weight, bias)
+        return best if best is None or len(shape) == 2 else reshaped(best, (*shape[:-1], k))
 
     def _checked_topk(
         self, input: Tensor, k: int, candidates: int | None, exclude: Tensor | None, normalizer: Normalizer

@@ -75,12 +75,7 @@ class OutputHead(nn.Module):
             else:
                 best = _without(self._topk(flat, min(self.num_classes, k + left_out.shape[1]), **options), left_out, k)
         _check_overflow(flat, best.log_probs)
-        shape = (*input.shape[:-1], k)
-        return TopK(
-            classes=best.classes.reshape(shape),
-            log_probs=best.log_probs.reshape(shape),
-            logits=None if best.logits is None else best.logits.reshape(shape),
-        )
+        return reshaped(best, (*input.shape[:-1], k))
 
     def _excluded(self, exclude: Tensor, leading: torch.Size) -> Tensor:
         """Return ids to leave out as (examples, n), -1 where there is none."""
@@ -194,6 +189,15 @@ class OutputHead(nn.Module):
     def _check_device(self, name: str, tensor: Tensor) -> None:
         if tensor.device.type != "cpu":
             raise InputError(f"{name} is on {tensor.device}; this head computes on the CPU: pass {name}.cpu()")
+
+
+def reshaped(best: TopK[Tensor], shape: tuple[int, ...]) -> TopK[Tensor]:
+    """Return the same answers in another shape."""
+    return TopK(
+        classes=best.classes.reshape(shape),
+        log_probs=best.log_probs.reshape(shape),
+        logits=None if best.logits is None else best.logits.reshape(shape),
+    )
 
 
 def _squares_add_up(flat: Tensor) -> bool:
