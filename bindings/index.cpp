@@ -74,8 +74,9 @@ public:
         require(cells == 0 || (scan_bits > 0 && cells <= kMaxCells && width <= kMaxCellFeatures), "cells");
         require(width > 0 && width <= features, "width");
         bucket_bits_ = bucket_bits;
-        index = std::make_unique<Index>(Index::Shape{features, width, skip_silent, rescore, blocked, cells}, std::move(hasher),
-                                        bucket_bits, make_sketcher(scan_bits), make_sketcher(sketch_bits));
+        index = std::make_unique<Index>(Index::Shape{features, width, skip_silent, rescore, blocked, cells},
+                                        std::move(hasher), bucket_bits, make_sketcher(scan_bits),
+                                        make_sketcher(sketch_bits));
         features_ = features, width_ = width;
     }
 
@@ -97,9 +98,9 @@ public:
     }
 
     void map_queries(In<float, 2> queries, size_t threads, Out<float, 2> out) {
-        require(balanced_ && queries.shape(1) == features_ && out.shape(0) == queries.shape(0) &&
-                    out.shape(1) == width_,
-                "queries to be mapped");
+        require(
+            balanced_ && queries.shape(1) == features_ && out.shape(0) == queries.shape(0) && out.shape(1) == width_,
+            "queries to be mapped");
         nb::gil_scoped_release unlocked;
         index->map_queries(queries.data(), queries.shape(0), threads, out.data());
     }
@@ -373,8 +374,8 @@ private:
 void bind_index(nb::module_& m) {
     nb::class_<SearchStatus>(m, "SearchStatus").def_prop_ro("problem", &problem).def_ro("query", &SearchStatus::query);
     nb::class_<BoundIndex>(m, "Index")
-        .def(nb::init<size_t, size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>, size_t,
-                      bool, size_t, size_t, std::optional<In<float, 3>>, size_t>(),
+        .def(nb::init<size_t, size_t, bool, bool, bool, std::optional<In<uint32_t, 2>>, std::optional<In<uint32_t, 3>>,
+                      size_t, bool, size_t, size_t, std::optional<In<float, 3>>, size_t>(),
              nb::arg("features"), nb::arg("width"), nb::arg("skip_silent"), nb::arg("rescore"), nb::arg("blocked"),
              nb::arg("permutations").none(), nb::arg("offsets").none(), nb::arg("bands"), nb::arg("exact_keys"),
              nb::arg("scan_bits"), nb::arg("sketch_bits"), nb::arg("signs").none(), nb::arg("cells"))

@@ -9,7 +9,8 @@
 namespace manyclass {
 namespace {
 
-constexpr int kFeatureLevels = 2047;  // a feature is an integer in [-2047, 2047] where it is multiplied
+// A feature is an integer up to so much where it is multiplied.
+constexpr int kQueryFeature = 127, kRowFeature = 2047;
 constexpr double kVanishing = 1e-60;  // a vector below that counts as zero
 
 }  // namespace
@@ -36,23 +37,24 @@ Balance::Balance(const Parts& parts)
         }
 }
 
-double Balance::levels(const std::vector<double>& x, int16_t* out) const {
+double Balance::levels(const std::vector<double>& x, int most, int16_t* out) const {
     double largest = 0;
     for (size_t i = 0; i < features_; ++i) largest = std::max(largest, std::fabs(x[i]));
     std::fill(out, out + padded_, int16_t{0});
     if (largest < kVanishing) return 0;
-    const double per_unit = kFeatureLevels / largest;
+    const double per_unit = most / largest;
     constexpr double shift = 6755399441055744.0;  // rounds to the nearest whole number, ties to even, and vectorises
     for (size_t i = 0; i < features_; ++i)
         out[i] = static_cast<int16_t>(static_cast<int32_t>((x[i] * per_unit + shift) - shift));
-    return largest / kFeatureLevels;
+    return largest / most;
 }
 
 void Balance::map_queries(const float* queries, size_t count, size_t begin, size_t end, float* out) const {
     thread_local std::vector<double> moved;
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
-    moved.resize(features_), whole.resize(kScanTile * padded_), dots.resize(kScanTile * std::max<size_t>(1, directions_));
+    moved.resize(features_), whole.resize(kScanTile * padded_),
+        dots.resize(kScanTile * std::max<size_t>(1, directions_));
     const int16_t* vectors[kScanTile];
     int32_t* products[kScanTile];
     double units[kScanTile];
@@ -62,7 +64,7 @@ void Balance::map_queries(const float* queries, size_t count, size_t begin, size
         if (!directions_)
             for (size_t i = begin; i < end; ++i) out[q * features_ + i] = nearest_float(moved[i]);
         else
-            units[q] = levels(moved, whole.data() + q * padded_);
+            units[q] = levels(moved, kQueryFeature, whole.data() + q * padded_);
         vectors[q] = whole.data() + q * padded_, products[q] = dots.data() + q * directions_;
     }
     if (!directions_) return;
@@ -77,16 +79,23 @@ double Balance::map_row(const float* row, float* out) const {
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
     const size_t maps = directions_ + 1;
-    moved.resize(features_), whole.resize(padded_), dots.resize(2 * maps);
+    moved.resize(features_), whole.resize(2 * padded_), dots.resize(4 * maps);
     for (size_t i = 0; i < features_; ++i) moved[i] = (static_cast<double>(row[i]) - centre_[i]) * scales_[i];
     if (!directions_) std::transform(moved.begin(), moved.end(), out, nearest_float);
-    const double unit = levels(moved, whole.data());
-    const int16_t* vector = whole.data();
-    int32_t *high = dots.data(), *low = high + maps;
-    kernels().cell_dots(row_high_.data(), padded_, 0, maps, &vector, 1, &high);
-    kernels().cell_dots(row_low_.data(), padded_, 0, maps, &vector, 1, &low);
+    const double unit = levels(moved, kRowFeature, whole.data());
+    // Both factors are more than the kernel takes: a feature is 64 a + b, an element of the matrix 128 high + low.
+    for (size_t i = 0; i < features_; ++i) {
+        const int level = whole[i], a = (level + 32) >> 6;
+        whole[i] = static_cast<int16_t>(a), whole[padded_ + i] = static_cast<int16_t>(level - 64 * a);
+    }
+    std::fill(whole.begin() + static_cast<ptrdiff_t>(padded_ + features_), whole.end(), int16_t{0});
+    const int16_t* vectors[2] = {whole.data(), whole.data() + padded_};
+    int32_t *high[2] = {dots.data(), dots.data() + maps}, *low[2] = {dots.data() + 2 * maps, dots.data() + 3 * maps};
+    kernels().cell_dots(row_high_.data(), padded_, 0, maps, vectors, 2, high);
+    kernels().cell_dots(row_low_.data(), padded_, 0, maps, vectors, 2, low);
     const auto product = [&](size_t i) {
-        return static_cast<double>(int64_t{128} * high[i] + low[i]) * (unit * row_units_[i]);
+        const int64_t sum = 128 * (int64_t{64} * high[0][i] + high[1][i]) + (int64_t{64} * low[0][i] + low[1][i]);
+        return static_cast<double>(sum) * (unit * row_units_[i]);
     };
     for (size_t i = 0; i < directions_; ++i) out[i] = nearest_float(product(i));
     return product(directions_);

@@ -1,8 +1,8 @@
 // A change of coordinates after which rows and queries vary alike (src/manyclass/_balance.py says how it is found).
 //
-// x.w = mean.w + (x - mean).w: the first term is the class's mean logit, exact up to rounding; the second is the product
-// of the query's coordinates with the row's. Vectors and matrices are whole numbers where they are multiplied, so that
-// sums are exact and coordinates the same everywhere.
+// x.w = mean.w + (x - mean).w: the first term is the class's mean logit, exact up to rounding; the second is the
+// product of the query's coordinates with the row's. Vectors and matrices are whole numbers where they are multiplied,
+// so that sums are exact and coordinates the same everywhere.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,12 +15,12 @@ public:
     // Without directions, coordinates are the features, moved and scaled.
     struct Parts {
         size_t features, directions;
-        const float *mean, *centre;    // [features] of the queries, of the rows
-        const double* scales;          // [features]
-        const int8_t* query_levels;    // [directions][features]
-        const double* query_units;     // [directions]
-        const int16_t* row_levels;     // [directions + 1][features]; the last makes the mean logit
-        const double* row_units;       // [directions + 1]
+        const float *mean, *centre;  // [features] of the queries, of the rows
+        const double* scales;        // [features]
+        const int8_t* query_levels;  // [directions][features]
+        const double* query_units;   // [directions]
+        const int16_t* row_levels;   // [directions + 1][features]; the last makes the mean logit
+        const double* row_units;     // [directions + 1]
     };
     explicit Balance(const Parts& parts);
     size_t width() const { return directions_ ? directions_ : features_; }
@@ -31,7 +31,7 @@ public:
     double map_row(const float* row, float* out) const;
 
 private:
-    double levels(const std::vector<double>& x, int16_t* out) const;  // returns the unit they are in
+    double levels(const std::vector<double>& x, int most, int16_t* out) const;  // returns the unit they are in
     size_t features_, padded_, directions_;
     std::vector<float> mean_, centre_;
     std::vector<double> scales_, query_units_, row_units_;

@@ -11,6 +11,7 @@ from experiments.heads.page import paper_classes
 
 RESULTS = "experiments/results/heads"
 PAGE = f"[page]({RESULTS}/report.html)"
+K = 10  # of serving.py, without loading torch
 
 
 def texts(records: Records) -> dict[str, str]:
@@ -26,6 +27,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_steps": steps_block(records),
         "heads_step_sentence": step_sentence(records),
         "heads_paper_setting": paper_setting_block(records),
+        "heads_serving": serving_block(records),
     }
 
 
@@ -163,4 +165,16 @@ def paper_setting_block(records: Records) -> str:
         f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
         f"shared ones: the best {_ranks(some)} of each; {machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.parts_table(records, "paper_setting", paper_classes(records))),
+    )
+
+
+def serving_block(records: Records) -> str:
+    """Return what serving through a head costs."""
+    some = records.last(stage="serving", kind="result")
+    if some is None:
+        return "Not measured yet: stage `serving` of the experiment `heads`."
+    return block(
+        f"{whole(some['classes'])} classes of {some['features']} features, {K} best of each query, batch "
+        f"{some['batch']} in training; {machine_in_words(records)}, {PAGE}.",
+        as_markdown(tables.serving_table(records)),
     )

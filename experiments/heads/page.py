@@ -44,6 +44,8 @@ def make_page(records: Records, folder: Path) -> Page:
                 lambda: [figures.draw_refresh(records, folder), tables.refresh_table(records)]),
         section("tail", "Tail: how far its samples are off", TAIL,
                 lambda: [figures.draw_tail(records, folder), tables.tail_table(records)]),
+        section("serving", "Serving: a head that answers and changes", SERVING,
+                lambda: [tables.serving_table(records)]),
         run_section(records),
     ]  # fmt: skip
     card = records.last(kind="card")
@@ -73,6 +75,11 @@ REFRESH = "How much of the exact best ten is computed while rows move, for sever
 TAIL = (
     "The estimate of the normaliser is unbiased. Its logarithm is too low, by about half the relative variance, and so "
     "shrinks as 1 / samples; the gradient likewise."
+)
+SERVING = (
+    "A query through the head beside one to its index, in turns; two threads that ask at once, each with one thread of "
+    "its own; and one class that is added or removed, with the query that follows. The first class that is added moves "
+    "all rows, and the next ones some tables of the index, to places with room to grow: these stand apart."
 )
 
 

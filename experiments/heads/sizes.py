@@ -41,6 +41,19 @@ class SecondsSizes:
 
 
 @dataclass(frozen=True)
+class ServingSizes:
+    """Of a head that is served: queries to it, training steps beside, changes of classes in one that is larger."""
+
+    classes: int
+    features: int
+    queries: int
+    batch: int
+    steps: int
+    changed_classes: int
+    changes: int
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Of all stages. draws: of the tail, for each number of samples."""
 
@@ -50,6 +63,7 @@ class Sizes:
     samples: tuple[int, ...]
     draws: int
     demo: SecondsSizes
+    serving: ServingSizes
 
 
 FULL = Sizes(
@@ -61,6 +75,7 @@ FULL = Sizes(
     samples=(8, 16, 32, 64, 128, 256, 512, 1024, 2048),
     draws=500,
     demo=SecondsSizes(100_000, 64, 20.0, 2.5, 1000, (0, 1, 2)),
+    serving=ServingSizes(100_000, 64, 4000, 256, 50, 5_000_000, 100),
 )
 QUICK = Sizes(
     steps=(StepSizes(2_000, 32, 32, 50), StepSizes(20_000, 32, 32, 50)),
@@ -69,6 +84,7 @@ QUICK = Sizes(
     samples=(8, 32, 128),
     draws=50,
     demo=SecondsSizes(5_000, 32, 1.5, 0.3, 300, (0,)),
+    serving=ServingSizes(5_000, 32, 200, 32, 10, 20_000, 20),
 )
 
 

@@ -12,7 +12,7 @@ from experiments.heads.sizes import sizes_of
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import learning, same_seconds, steps, tail
+    from experiments.heads import learning, same_seconds, serving, steps, tail
     from experiments.heads.contestants import HEADS
 
     sizes = sizes_of(options.quick)
@@ -38,6 +38,8 @@ def stages(options: Options) -> list[Stage]:
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
         options.stage("demo", "accuracy after the same seconds, every head", 14, 0.25,
               lambda run: same_seconds.run_same_seconds(run, sizes.demo, heads)),
+        options.stage("serving", "a head that is served: queries, threads, changed classes (8 GB)", 2, 0.1,
+              lambda run: serving.run_serving(run, sizes.serving, heads)),
     ]  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 
 Curve = list[tuple[float, float]]
-STAGES = ("steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo")
+STAGES = ("steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo", "serving")
 NAMES = {
     "full": "full softmax",
     "candidate": "candidate softmax (manyclass)",
@@ -198,3 +198,39 @@ def demo_table(records: Records) -> Table:
         rows.append([NAMES[head], runs[0]["pipeline"] or ABSENT, *cells])
     columns = ["head", "retrieval", "steps", "ms per step", "accuracy", of_seeds(records, "demo")]
     return Table(columns, rows, "After the same seconds of training each.", "ll" + "r" * 4)
+
+
+def serving_table(records: Records) -> Table:
+    """Return what serving through a head costs, as far as it is measured."""
+    found = {what: record for (what,), record in newest(records, "serving", "what").items()}
+    rows: list[list[str]] = []
+    if query := found.get("query"):
+        rows += [
+            ["one query to the index", f"{number(query['index_us'])} µs", ABSENT],
+            ["… through `head.topk`", f"{number(query['head_us'])} µs", over(query["head_us"] / query["index_us"])],
+            ["… of it for noticing changed weights", f"{number(query['noticing_us'])} µs", ABSENT],
+        ]
+    if threads := found.get("threads"):
+        for name, label in (("index", "queries per second, two threads, index"), ("head", "… head")):
+            one, two = threads[f"{name}_1_per_second"], threads[f"{name}_2_per_second"]
+            rows.append([label, whole(two), f"{over(two / one)} one thread"])
+    if step := found.get("step"):
+        share = percent(step["noticing_ms"] / step["step_ms"])
+        rows.append(["a training step", f"{number(step['step_ms'])} ms", f"{share} for noticing changed weights"])
+    if change := found.get("change"):
+        apart = f"first {number(change['first_add_ms'])} ms, next ones up to {number(change['next_adds_most_ms'])} ms"
+        size = whole(change["changed_classes"])
+        rows += [
+            [f"one class added to {size}, and a query", f"{number(change['add_ms'])} ms", apart],
+            [
+                "… removed, and a query",
+                f"{number(change['remove_ms'])} ms",
+                f"first {number(change['first_remove_ms'])} ms",
+            ],
+        ]
+    return Table(["", "median", ""], rows, "Medians; of throughput the best of three rounds.", "lrl")
+
+
+def over(ratio: float) -> str:
+    """Return a ratio that is near one with two digits behind the point."""
+    return f"{ratio:.2f}×"

@@ -19,9 +19,10 @@ import numpy.typing as npt
 from manyclass._typical import typical_rows
 from manyclass.config import HashConfig
 
-LEVELS = 2047  # a feature is a whole number in [-2047, 2047] where it is multiplied
-QUERY_LEVELS = 127  # so is an element of the queries' matrix, in 8 bits
-ROW_LEVELS = 8191  # and one of the rows' matrix, in 14: rows are mapped once, queries all the time
+# Whole numbers up to which features and the elements of matrices are rounded. Queries are mapped all the time and make
+# do with 8 bits for both; rows are mapped once, and get 12 and 14.
+QUERY_FEATURE, QUERY_ELEMENT = 127, 127
+ROW_FEATURE, ROW_ELEMENT = 2047, 8191
 RIDGE = 0.03  # of the mean variance is added to each variance: a direction that a sample never showed may still come
 ROWS_SAMPLED = 20_000
 LONGEST = 0.98  # longer vectors than so large a share of all are shortened to that length: a few must not rule
@@ -56,16 +57,21 @@ class Balance:
         return self.directions or len(self.mean)
 
 
-def find_balance(rows: npt.NDArray[Any], queries: npt.NDArray[Any], config: HashConfig) -> Balance | None:
+def find_balance(
+    rows: npt.NDArray[Any], queries: npt.NDArray[Any], config: HashConfig, real: bool = True
+) -> Balance | None:
     """Return the balance of rows (classes, features) with a sample of queries (count, features); None for no balance.
 
-    Rows and queries that are far longer than nearly all others are left out. Cost: features³, once.
+    real: whether the queries are some, or made from the rows: then they tell how queries may vary, not where they lie,
+    nor how long they are, and their mean is taken to be zero. Rows and queries that are far longer than nearly all others are left out. Cost: features³, once.
     """
     if config.balance == "none":
         return None
     step = max(1, len(rows) // ROWS_SAMPLED)
     centre, row_residuals = _centred(rows[::step].astype(np.float64))
     mean, query_residuals = _centred(np.asarray(queries, np.float64))
+    if not real:
+        mean = np.zeros_like(mean)
     if config.balance == "features":
         spread = np.sqrt(_variances(query_residuals) / _variances(row_residuals))
         scales = np.sqrt(spread / spread.max())
@@ -76,7 +82,7 @@ def find_balance(rows: npt.NDArray[Any], queries: npt.NDArray[Any], config: Hash
     scales /= scales.max()
     wanted = min(config.coordinates or rows.shape[1], rows.shape[1])
     to_coordinates = _directions(_covariance(row_residuals), covariance)[:wanted]
-    query_map = _whole(to_coordinates * scales, QUERY_LEVELS)
+    query_map = _whole(to_coordinates * scales, QUERY_ELEMENT)
     kept = query_map[0] * query_map[1][:, None] / scales  # as it is after rounding
     # The rows' coordinates that make the product nearest to (x - μ)·w over the queries: exact where kept is invertible.
     row_map = np.linalg.solve(kept @ covariance @ kept.T, kept @ covariance)
@@ -138,8 +144,8 @@ def _whole(matrix: Doubles, levels: int) -> tuple[Doubles, Doubles]:
 
 def _rounded(mean: Doubles, centre: Doubles, scales: Doubles, query_map: Doubles, row_map: Doubles) -> Balance:
     """Return the balance with its matrices in whole numbers, of maps that act on x - mean and on w - centre."""
-    query_levels, query_units = _whole(query_map * scales, QUERY_LEVELS)
-    row_levels, row_units = _whole(np.concatenate([row_map, mean[None]]) / scales, ROW_LEVELS)
+    query_levels, query_units = _whole(query_map * scales, QUERY_ELEMENT)
+    row_levels, row_units = _whole(np.concatenate([row_map, mean[None]]) / scales, ROW_ELEMENT)
     return Balance(
         mean.astype(np.float32), centre.astype(np.float32), scales, query_levels.astype(np.int8), query_units,
         row_levels.astype(np.int16), row_units,

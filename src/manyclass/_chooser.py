@@ -80,7 +80,9 @@ class Chooser:
         """Return the balance of a config, fitted once for each kind: the first directions are those of fewer."""
         if config.balance not in self._balances:
             everything = config.with_(coordinates=0)
-            self._balances[config.balance] = find_balance(self.layer.rows, self.sample.fit, everything)
+            self._balances[config.balance] = find_balance(
+                self.layer.rows, self.sample.fit, everything, self.sample.real
+            )
         found = self._balances[config.balance]
         return leading(found, config.coordinates) if found is not None and config.coordinates else found
 

@@ -40,7 +40,7 @@ def build_as_told(config: HashConfig, layer: Layer, queries: Floats | None) -> C
         if queries is None:
             IndexState(HashConfig.exhaustive(), layer.features).build(layer.rows, None, layer.threads, None)  # as below
             queries, source = stand_ins(layer.rows, seed=0).fit, "stand-ins"
-        balance = find_balance(layer.rows, queries, config)
+        balance = find_balance(layer.rows, queries, config, real=source == "real")
     state = built(config, layer, balance)
     fitted = 0 if balance is None or queries is None else len(queries)
     measured = Measured(queries=source, given=fitted if source == "real" else 0, fitted=fitted, classes=layer.classes)

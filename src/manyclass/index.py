@@ -325,17 +325,46 @@ class ClassIndex:
             grown[:first] = self.rows[:first]
             self._owned = grown
         grown[first : first + count] = added
-        before = self.rows
-        self.state.bind(grown[: first + count])
+        new_ids = self._append_bound(grown[: first + count], checked_bias, workers)
+        if checked_names is not None:
+            self.names = [*(self.names or []), *checked_names]
+        return new_ids
+
+    @_one_at_a_time
+    def lengthen(
+        self, rows: npt.NDArray[Any], *, bias: npt.ArrayLike | None = None, threads: int | None = None
+    ) -> range:
+        """Look at a longer array of your own from now on, whose rows beyond the classes there are become new ones.
+
+        `append` without a copy of the rows: for a layer that grows in place. Returns the new ids.
+
+        rows: array (more classes, features), as for `build`; it begins with the rows there are.
+        bias: floats, one per new class = None. None means zero; -inf masks a class.
+        threads: int = None. None uses all cores.
+        """
+        workers = _threads(threads)
+        check_rows("rows", rows)
+        first = self.classes
+        if rows.shape[1] != self.features or len(rows) < first:
+            raise InputError(f"rows has shape {rows.shape}; expected ({first} or more, {self.features})")
+        if self.names is not None:
+            raise InputError("the index has names, and new classes would have none; use append")
+        checked_bias = None if bias is None else check_biases("bias", bias, len(rows) - first)
+        check_finite("rows", rows[first:].astype(np.float32, copy=False))
+        self._owned = self.rows[:0]
+        return self._append_bound(rows, checked_bias, workers)
+
+    def _append_bound(self, rows: npt.NDArray[Any], bias: Floats | None, threads: int) -> range:
+        """Look at longer rows and add those beyond the classes there are; where memory runs out, none is added."""
+        first, before = self.classes, self.rows
+        self.state.bind(rows)
         try:
-            self.state.core.append(count, checked_bias, workers)
+            self.state.core.append(len(rows) - first, bias, threads)
         except MemoryError:
             self.state.bind(before)
             raise
         self.state.settle()
-        if checked_names is not None:
-            self.names = [*(self.names or []), *checked_names]
-        return range(first, first + count)
+        return range(first, len(rows))
 
     @_one_at_a_time
     def remove(self, ids: npt.ArrayLike | slice) -> None:

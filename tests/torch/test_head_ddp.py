@@ -7,9 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import torch.multiprocessing
-from head_cases import CLASSES, FEATURES, random_tensor, small_head
+from head_cases import CLASSES, FEATURES, random_tensor, rehashed, small_head
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -52,19 +53,12 @@ def moved_but_not_hashed(model: nn.Module, batches: list[tuple[Tensor, Tensor]])
     """Return rows that a step moved, also by gradients of other processes, and that the next one did not re-hash."""
     head = model.module.head
     optimizer = RowSGD(model.parameters(), lr=0.1)
-    hashed: set[int] = set()
-    original = head.index.rehash
-
-    def rehash(ids: Any, *rest: Any) -> None:
-        hashed.update(ids.tolist())
-        original(ids, *rest)
-
-    head.index.rehash = rehash
+    hashed = rehashed(head, pytest.MonkeyPatch())  # of this process alone, which ends with the test
     moved: set[int] = set()
     for x, target in batches:
         optimizer.zero_grad()
         model(x, target).backward()
-        left = moved - hashed
+        left = moved - {row for some in hashed for row in some}
         before = head.weight.detach().clone()
         optimizer.step()
         moved = set((head.weight != before).any(1).nonzero()[:, 0].tolist())
@@ -88,6 +82,12 @@ def work(rank: int, folder: str) -> None:
     }
     once: dict[str, Any] = {"candidates": 3, "tail": 7, "refresh_steps": 10**6}  # re-hashes what moved, and one in turn
     results["left"] = moved_but_not_hashed(DistributedDataParallel(Model(**once)), batches)
+    changed = Model(**FEW)
+    run(DistributedDataParallel(changed), batches)
+    changed.head.add_classes(rows=random_tensor(2, FEATURES, seed=4))
+    targets = {int(c) for step in range(STEPS) for other in range(RANKS) for c in batch(step, other)[1]}
+    changed.head.remove_classes(sorted(set(range(CLASSES)) - targets)[:9])
+    results["changed"] = run(DistributedDataParallel(changed), batches)  # what knew the old size is made anew
     if rank == 1:  # nothing to learn from here: the other's gradients must come through
         batches[1] = (batches[1][0], torch.full_like(batches[1][1], -100))
     results["ignored"] = run(DistributedDataParallel(Model(**FEW)), batches)
@@ -105,7 +105,7 @@ def work(rank: int, folder: str) -> None:
 def test_two_processes_train_one_head(tmp_path: Path) -> None:
     torch.multiprocessing.spawn(work, (str(tmp_path),), nprocs=RANKS)
     first, second = (torch.load(tmp_path / str(rank)) for rank in range(RANKS))
-    for name in ("all", "few", "ignored"):
+    for name in ("all", "few", "ignored", "changed"):
         for key, value in first[name].items():
             assert torch.equal(value, second[name][key]), (name, key)
     assert not torch.equal(first["few"]["head.weight"], first["ignored"]["head.weight"])

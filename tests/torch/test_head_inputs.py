@@ -34,11 +34,11 @@ Call = Callable[[CandidateSoftmax], Any]
 REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "NaN": (lambda h: h(spoilt(float("nan")), TARGET), InputError, r"input\[2\] has a NaN"),
     "infinity": (lambda h: h(spoilt(float("-inf")), TARGET), InputError, r"input\[2\] has"),
-    "norm beyond float32": (lambda h: h(spoilt(1e30), TARGET), InputError, r"input\[2\].*squared norm"),
+    "norm beyond float32": (lambda h: h(torch.full_like(X, 3e38), TARGET), InputError, r"input\[0\].*norm beyond"),
     "double beyond float32": (
         lambda h: h(spoilt(1e60, torch.float64), TARGET),
         InputError,
-        r"input\[2\].*squared norm",
+        r"input\[2\].*norm beyond",
     ),
     "half infinity": (lambda h: h(spoilt(float("inf"), torch.float16), TARGET), InputError, r"input\[2\] has"),
     "NaN in topk": (lambda h: h.topk(spoilt(float("nan")), 3), InputError, r"input\[2\]"),

@@ -36,6 +36,11 @@ def test_the_index_alone_answers_as_the_head_does(settings: dict[str, Any], monk
     with monkeypatch.context() as patch:
         patch.setattr("manyclass.torch.predictions.topk", pytest.fail)
         quick = head.topk(queries(), 10, candidates=100)
+        for shape in ((FEATURES,), (2, 3, FEATURES)):
+            x = queries(6).reshape(-1)[: torch.Size(shape).numel()].reshape(shape)
+            told = head.topk(x, 10, candidates=100).classes
+            assert torch.equal(told.reshape(-1, 10), quick.classes[: len(told.reshape(-1, 10))])
+            assert told.shape == (*shape[:-1], 10)
     monkeypatch.setattr(head, "_by_index_alone", lambda *_: None)
     careful = head.topk(queries(), 10, candidates=100)
     assert torch.equal(quick.classes, careful.classes)
@@ -72,6 +77,28 @@ def test_errors_are_those_of_the_careful_way(bad: str) -> None:
             "dtype": "give a tensor of floats"}  # fmt: skip
     with pytest.raises((InputError, InputTypeError), match=said[bad]):
         head.topk(x, **arguments)
+
+
+@pytest.mark.parametrize("settings", [{}, {"normalize": True}], ids=["plain", "cosine"])
+@pytest.mark.parametrize("scale", [1e-30, 1e25, 1e37])
+def test_inputs_of_any_size_that_the_index_takes(settings: dict[str, Any], scale: float) -> None:
+    head, x = served(bias=False, **settings), queries(4)
+    with torch.no_grad():
+        head.weight.div_(20)
+    usual, quick = head.topk(x, 3), head.topk(scale * x, 3)
+    assert torch.equal(usual.classes, quick.classes) or scale < 1
+    careful = head.train().topk(scale * x, 3)
+    torch.testing.assert_close(careful.logits, quick.logits, rtol=1e-4, atol=0)
+    loss = head(scale * x, torch.tensor([1, 2, 3, 4]))
+    assert loss.isfinite()
+    loss.backward()
+    with torch.no_grad():
+        head.weight.mul_(1000)
+    if scale == 1e37 and not head.normalize:
+        for call in (lambda: head.topk(scale * x, 3), lambda: head.eval().topk(scale * x, 3),
+                     lambda: head(scale * x, torch.tensor([1, 2, 3, 4]))):  # fmt: skip
+            with pytest.raises(InputError, match="logits beyond float32"):
+                call()
 
 
 @pytest.mark.parametrize("name", ["candidate", "wta", "full", "sampled", "hierarchical"])

@@ -1,5 +1,6 @@
 """Weights that change from outside are noticed; rows that known gradients moved are re-hashed, all of them."""
 
+import gc
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from manyclass import HashConfig
-from manyclass.torch import CandidateSoftmax, RowAdam, RowSGD
+from manyclass.torch import CandidateSoftmax, RowAdam, RowSGD, weight_watch
 from manyclass.torch.approximation_meter import ApproximationWarning
 
 CLASSES, FEATURES = 2_000, 24
@@ -181,3 +182,15 @@ def test_rows_that_never_move_leave_nothing_that_piles_up(monkeypatch: pytest.Mo
     RowSGD(head.parameters(), lr=0.1).step()
     assert head.weight.grad is not None
     assert set(head.index.schedule.touched.tolist()) == set(head.weight.grad._indices()[0].tolist())
+
+
+def test_what_is_listened_to_is_forgotten_with_its_parameter() -> None:
+    gc.collect()
+    before = len(weight_watch._WATCHERS), len(weight_watch._AFTER_STEP)
+    head = new_head(row_update="at_step", row_optimizer=partial(RowSGD, lr=0.1))
+    head(torch.randn(2, FEATURES), torch.tensor([1, 2])).backward()
+    assert len(weight_watch._WATCHERS) == before[0] + 2
+    assert len(weight_watch._AFTER_STEP) == before[1] + 2
+    del head
+    gc.collect()
+    assert (len(weight_watch._WATCHERS), len(weight_watch._AFTER_STEP)) == before

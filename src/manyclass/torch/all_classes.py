@@ -46,7 +46,10 @@ def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: T
 
 
 def topk(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, *, logistic: bool = False) -> TopK[Tensor]:
-    """Return the k classes with the largest logits, best first, equal ones by number; -1 where there are too few."""
+    """Return the k classes with the largest logits, best first, equal ones by number; -1 where there are too few.
+
+    A class whose logit is -inf does not count as one.
+    """
     found = [_topk_of_few(few, weight, bias, k, logistic) for few in input.to(weight.dtype).split(EXAMPLES_AT_ONCE)]
     classes, log_probs, logits = (torch.cat(parts) for parts in zip(*found, strict=True))
     return TopK(classes=classes, log_probs=log_probs, logits=logits)
@@ -66,6 +69,7 @@ def _topk_of_few(
         values, ids = values[:, :k], torch.cat([ids, new_ids + begin], 1).gather(1, order)[:, :k]
         if not logistic:
             normalizer = torch.logaddexp(normalizer, logits.logsumexp(1))
+    ids = ids.masked_fill(values.isneginf(), -1)  # a masked class is none of the best
     return ids, F.logsigmoid(values) if logistic else values - normalizer[:, None], values
 
 

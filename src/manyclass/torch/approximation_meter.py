@@ -52,8 +52,8 @@ class ApproximationMeter:
         age: mean and largest, in steps.
         """
         depth = min(DEPTH, exact_logits.shape[1])
-        best = exact_logits.topk(depth, 1).indices
-        found = (best[:, :, None] == seen[:, None, :]).any(2)
+        values, best = exact_logits.topk(depth, 1)
+        found = (best[:, :, None] == seen[:, None, :]).any(2)[~values.isneginf()]  # of classes that are not masked
         inside = exact_logits.gather(1, seen.clamp(min=0)).masked_fill(seen < 0, -torch.inf).logsumexp(1)
         kept = (inside - exact_logits.logsumexp(1)).exp()
         self.readings[f"recall_at_{depth}"] = float(found.float().mean())

@@ -16,19 +16,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from manyclass._index_state import Progress
 from manyclass._topk import TopK
 from manyclass._validation import check_count, check_ids, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
-from manyclass.torch import add_remove_classes, all_classes, predictions
+from manyclass.torch import all_classes, predictions
+from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
 from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter
 from manyclass.torch.class_sampler import ClassSampler
-from manyclass.torch.head import Output, Reduction, checked_output
+from manyclass.torch.head import Output, Reduction, checked_output, reshaped
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.linear_conversion import FromLinear, linear_over
 from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.refresh_schedule import RefreshSchedule
-from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
+from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.step_classes import (
     TYPICAL_BATCH,
@@ -40,6 +42,7 @@ from manyclass.torch.step_classes import (
     shared_classes,
 )
 
+CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
@@ -47,13 +50,13 @@ ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where th
 _EXACT_HEADS: ContextVar[frozenset[int]] = ContextVar("manyclass_exact_heads", default=frozenset())
 
 
-class CandidateSoftmax(FromLinear, RowHead):
+class CandidateSoftmax(FromLinear, ChangingClasses):
     """Output layer over many classes that computes few of them: use it in place of nn.Linear and CrossEntropyLoss.
 
     in_features, num_classes: sizes of the layer.
-    candidates: int = 300. Classes that are retrieved for each example, at most. In `topk`: more come closer to the
-        exact answer, and are slower. In training with shared=True, a batch looks at 2 · shared_limit / examples of
-        each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
+    candidates: int, default that of `config`, or 300. Classes that are retrieved for each example, at most. In `topk`:
+        more come closer to the exact answer, and are slower. In training with shared=True, a batch looks at 2 ·
+        shared_limit / examples of each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
     output: "softmax" (default), or "logistic": every class is a yes/no question.
     shared: bool = True. All examples of a batch use the union of their best candidates: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
@@ -83,7 +86,7 @@ class CandidateSoftmax(FromLinear, RowHead):
         in_features: int,
         num_classes: int,
         *,
-        candidates: int = 300,
+        candidates: int | None = None,
         output: Output = "softmax",
         shared: bool = True,
         shared_limit: int = 2048,
@@ -117,6 +120,8 @@ class CandidateSoftmax(FromLinear, RowHead):
         if config is not None:
             config.check_features(in_features)
         self.output = checked_output(output)
+        if candidates is None:
+            candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
         self.shared = bool(shared)
         self.shared_limit = check_count("shared_limit", shared_limit)
@@ -149,7 +154,8 @@ class CandidateSoftmax(FromLinear, RowHead):
     @property
     def layer(self) -> ClassLayer:
         """Weight, bias and settings that make the logits; rows move in backward where `row_update` is "fused"."""
-        return ClassLayer(self.weight, self.bias, self._update, self.normalize, self.temperature)
+        removed = self.removed if len(self.removed) else None
+        return ClassLayer(self.weight, self.bias, self._update, self.normalize, self.temperature, removed)
 
     @contextlib.contextmanager
     def exact(self) -> Iterator[Self]:
@@ -167,14 +173,18 @@ class CandidateSoftmax(FromLinear, RowHead):
     def _nothing_approximated(self) -> bool:
         return id(self) in _EXACT_HEADS.get()
 
-    def rebuild(self, ids: Any = None) -> None:
+    def rebuild(self, ids: Any = None, *, progress: Progress | None = None) -> None:
         """Hash rows as they are now.
 
         ids: classes whose rows you changed by hand; None (default): all, for instance before the head is served. A
             head notices changes of its weights by itself, and then hashes all of them: naming the few is cheaper.
+        progress: where all are hashed, called with (rows done, rows in all). None (default): on a terminal, with rich
+            installed, a bar appears if it takes seconds.
         """
+        if progress is not None and not callable(progress):
+            raise InputTypeError(f"progress={progress!r} cannot be called; give a function of (done, total)")
         if ids is None:
-            self.index.build(self.weight, self.bias)
+            self.index.build(self.weight, self.bias, progress)
             return
         known = check_ids("ids", ids.numpy() if isinstance(ids, Tensor) else ids, self.num_classes)
         self.index.rebuild(np.unique(known), self.weight, self.bias)
@@ -191,39 +201,24 @@ class CandidateSoftmax(FromLinear, RowHead):
         x = input.double() if self.weight.dtype == torch.float64 else input.float()
         if self.input_mean is not None:
             x = x - self.input_mean.to(x.dtype)
-        return F.normalize(x) if self.normalize else x
+        return _unit(x) if self.normalize else x
 
     @torch.no_grad()
     def to_linear(self) -> nn.Linear:
-        """Return an nn.Linear with the same logits; it shares the weight unless temperature or mean change it."""
+        """Return an nn.Linear with the same logits; it shares the weight unless temperature or mean change it.
+
+        Where classes were removed its bias is a copy, -inf for those.
+        """
         if self.normalize:
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
-        if self.input_mean is None and self.temperature == 1:
+        if self.input_mean is None and self.temperature == 1 and not len(self.removed):
             return super().to_linear()
         bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
         if self.input_mean is not None:
             bias = bias - self.weight @ self.input_mean.to(self.weight.dtype)
-        return linear_over(nn.Parameter(self.weight / self.temperature), nn.Parameter(bias / self.temperature))
-
-    def add_classes(
-        self,
-        count: int | None = None,
-        *,
-        rows: Tensor | None = None,
-        bias: Tensor | None = None,
-        names: Sequence[str] | None = None,
-        optimizer: torch.optim.Optimizer | None = None,
-    ) -> range:
-        """Add classes and return their ids.
-
-        count: so many random ones; or rows: these, (count, in_features). bias: (count,), zeros unless given.
-        names: one each where the head has names. optimizer: its state grows along.
-        """
-        return add_remove_classes.add_classes(self, count, rows, bias, names, [optimizer] if optimizer else [])
-
-    def remove_classes(self, ids: Any, *, optimizer: torch.optim.Optimizer | None = None) -> Tensor:
-        """Remove classes; the others move up. Returns, for every new id, the id it had before."""
-        return add_remove_classes.remove_classes(self, ids, [optimizer] if optimizer else [])
+        shares = self.input_mean is None and self.temperature == 1
+        weight = self.weight if shares else nn.Parameter(self.weight / self.temperature)
+        return linear_over(weight, nn.Parameter((bias / self.temperature).index_fill(0, self.removed, -torch.inf)))
 
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -251,26 +246,33 @@ class CandidateSoftmax(FromLinear, RowHead):
         exclude: class ids (..., n) that are left out, padded with -1; as many more candidates are retrieved.
         """
         if exclude is None and normalizer == "candidates" and not self.training:
-            answer = self._by_index_alone(input, k, self.candidates if candidates is None else candidates)
+            answer = self._by_index_alone(input, k, self._candidates if candidates is None else candidates)
             if answer is not None:
                 return answer
         return self._checked_topk(input, k, candidates, exclude, normalizer)
 
-    @torch.no_grad()
     def _by_index_alone(self, input: Tensor, k: int, candidates: int) -> TopK[Tensor] | None:
         """Return the index's own answer, which has all that is asked for; None where anything is unusual.
 
-        Nothing is checked here that need not be: the way for everything else does, and says what is wrong.
+        Nothing is checked here that need not be: the way for everything else does, and says what is wrong. Looking up
+        `self.weight` takes a module a microsecond; a weight that is no parameter (parametrized) is unusual.
         """
-        if type(input) is not Tensor or input.dtype != torch.float32 or input.dim() != 2 or not input.is_cpu:
+        weight, bias, mean = self._parameters.get("weight"), self._parameters.get("bias"), self._buffers["input_mean"]
+        if weight is None or (bias is None and self.bias is not None):
             return None
-        usual = input.shape[1] == self.in_features and self.output == "softmax" and self.temperature == 1
-        if not usual or type(k) is not int or type(candidates) is not int or not 0 < k <= candidates:
+        shape = input.shape if type(input) is Tensor else ()
+        if not shape or shape[-1] != self.in_features or self.output != "softmax" or self.temperature != 1:
             return None
-        if self._nothing_approximated or self.weight.device.type != "cpu":
+        if input.dtype != torch.float32 or not input.is_cpu or not weight.is_cpu:
             return None
-        x = input if self.input_mean is None and not self.normalize else self.prepared(input)
-        return self.index.answer(x, k, min(candidates, self.num_classes), self.weight, self.bias)
+        candidates = min(candidates, self.num_classes) if type(candidates) is int else 0
+        if type(k) is not int or not 0 < k <= candidates or self._nothing_approximated:
+            return None
+        x = input.detach() if len(shape) == 2 else input.detach().reshape(-1, shape[-1])
+        if self.normalize or mean is not None:
+            x = self.prepared(x)
+        best = self.index.answer(x, k, candidates, weight, bias)
+        return best if best is None or len(shape) == 2 else reshaped(best, (*shape[:-1], k))
 
     def _checked_topk(
         self, input: Tensor, k: int, candidates: int | None, exclude: Tensor | None, normalizer: Normalizer
@@ -297,9 +299,10 @@ class CandidateSoftmax(FromLinear, RowHead):
         return {"names": self.names, "meter_steps": self.meter.steps, "tables": self.index.settings()}
 
     def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps beside the parameters: the state of the random tail, and the index."""
+        """Return what a checkpoint keeps beside the parameters: removed classes, random tail, and the index."""
         kept = self.index.tensors() if index else {}
-        return {"generator": self.sampler.generator.get_state()} | {f"tables.{name}": kept[name] for name in kept}
+        state = {"generator": self.sampler.generator.get_state(), REMOVED: self.removed}
+        return state | {f"tables.{name}": kept[name] for name in kept}
 
     def check_restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Raise a FileError if `restore` could not take this over; change nothing."""
@@ -311,9 +314,11 @@ class CandidateSoftmax(FromLinear, RowHead):
         names = settings["names"]
         names = None if names is None else check_names("names", names, self.num_classes)
         kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
+        removed = self._checked_removed(tensors.get(REMOVED))
         index = self.index.restored(settings["tables"], kept, self.weight, self.bias)
         self.sampler.generator.set_state(tensors["generator"])
         self.names, self.index, self.meter.steps = names, index, int(settings["meter_steps"])
+        self._set_removed(removed)
 
     def reset_parameters(self) -> None:
         """Draw weight and bias as nn.Linear does; the running mean starts again."""
@@ -364,12 +369,13 @@ class CandidateSoftmax(FromLinear, RowHead):
             # An index of few classes gives all of them, in no order.
             with torch.no_grad():
                 logits = F.linear(*self.layer.plain(x))
-            return logits.sort(dim=1, descending=True, stable=True).indices[:, :ranks]
+            values, ids = logits.sort(dim=1, descending=True, stable=True)
+            return ids.masked_fill(values.isneginf(), -1)[:, :ranks]
         return found
 
     def _random_classes(self) -> ClassSampler:
         """Return where random classes come from: in evaluation always the same ones, and training does not notice."""
-        return self.sampler if self.training else ClassSampler(self.num_classes, seed=0)
+        return self.sampler if self.training else ClassSampler(self.num_classes, removed=self.sampler.removed)
 
     @torch.no_grad()
     def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
@@ -390,6 +396,8 @@ class CandidateSoftmax(FromLinear, RowHead):
 
     def _log_prob(self, input: Tensor, classes: Tensor | None, normalizer: Normalizer = "candidates") -> Tensor:
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
+        if classes is not None and len(self.removed):
+            classes = classes.masked_fill(self.sampler.removed.holds(classes), -1)
         if self._nothing_approximated:
             return all_classes.log_prob(*layer.plain(x), classes, logistic=logistic)
         found = self.shortlist(x, self.candidates)
@@ -401,6 +409,14 @@ class CandidateSoftmax(FromLinear, RowHead):
     def _weights_replaced(self) -> None:
         super()._weights_replaced()
         self.index.forget()
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return vectors of length one, also of those whose squares are beyond their type."""
+    lengths = x.detach().norm(dim=1)
+    if not lengths.isfinite().all():
+        x = x / x.detach().abs().amax(1, keepdim=True).clamp_min(1)
+    return F.normalize(x)
 
 
 def _forget_index(head: nn.Module, _: Any) -> None:

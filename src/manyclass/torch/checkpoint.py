@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from manyclass._validation import check_count
 from manyclass.errors import FileError, InputError, InputTypeError
+from manyclass.torch.add_remove_classes import REMOVED
 from manyclass.torch.optimizer_state import check_optimizer, load_optimizer, pack_optimizer
 from manyclass.torch.row_head import ROW_STATE, RowHead
 from manyclass.torch.tensor_file import Tensors, read_settings, read_tensors, write_tensors
@@ -153,7 +154,8 @@ def checkpoint_info(path: str | os.PathLike[str]) -> CheckpointInfo:
 
 
 def _model_state(model: nn.Module) -> Tensors:
-    state: Tensors = {name: part for name, part in model.state_dict().items() if ROW_STATE not in name}
+    own = (ROW_STATE, REMOVED)  # heads save these themselves, and not every head has them
+    state: Tensors = {name: part for name, part in model.state_dict().items() if not any(key in name for key in own)}
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise InputTypeError(f"{name!r} in the state dict is a {type(tensor).__name__}; only tensors are stored")

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.torch.removed_classes import RemovedClasses
 
 
 class Drawn(NamedTuple):
@@ -22,10 +23,18 @@ class ClassSampler:
     distribution: "uniform"; "log_uniform", P(c) = log((c+2)/(c+1)) / log(classes+1), which is close to how often words
     occur when classes are numbered from the most frequent on; or a tensor of frequencies (classes,), at least 0: a
     class of frequency 0 is never drawn.
+    removed: classes that are never drawn; of "uniform" only.
     """
 
-    def __init__(self, num_classes: int, distribution: str | Tensor = "uniform", seed: int = 0) -> None:
+    def __init__(
+        self,
+        num_classes: int,
+        distribution: str | Tensor = "uniform",
+        seed: int = 0,
+        removed: RemovedClasses | None = None,
+    ) -> None:
         self.num_classes = num_classes
+        self.removed = RemovedClasses() if removed is None else removed
         self.generator = torch.Generator().manual_seed(seed)
         self.name = distribution if isinstance(distribution, str) else "frequencies"
         self._cumulated: Tensor | None = None
@@ -36,13 +45,17 @@ class ClassSampler:
                 f"sampler={distribution!r} is unknown; choose 'uniform', 'log_uniform' or give a tensor of frequencies"
             )
 
+    @property
+    def _left(self) -> int:
+        return self.num_classes - len(self.removed)
+
     def draw(self, count: int) -> Drawn:
         """Return `count` classes drawn with replacement, equal ones together."""
         places = torch.rand(count, generator=self.generator, dtype=torch.float64)
         if self._cumulated is not None:
             ids = torch.searchsorted(self._cumulated, places * self._cumulated[-1], right=True)
         elif self.name == "uniform":
-            ids = (places * self.num_classes).long()
+            ids = self.removed.ids_of((places * self._left).long().clamp_(0, self._left - 1))
         else:
             ids = (places * math.log(self.num_classes + 1)).exp().long() - 1
         ids = ids.clamp_(0, self.num_classes - 1)  # rounding may lead one too far
@@ -52,14 +65,16 @@ class ClassSampler:
     def draw_outside(self, members: Tensor, count: int) -> Drawn:
         """Return `count` draws, with replacement and all alike, from the classes that are not members.
 
-        members: (n,) distinct and ascending. Each class drawn stands for (classes outside) / count others per draw.
+        members: (n,) distinct, ascending, none of them removed. Each class drawn stands for (classes outside) /
+        count others per draw.
         """
-        outside = self.num_classes - len(members)
+        outside = self._left - len(members)
         if outside == 0 or count == 0:
             return Drawn(members[:0], torch.empty(0, dtype=torch.float64))
         drawn = torch.randint(outside, (count,), generator=self.generator)
-        before = members - torch.arange(len(members))  # how many outsiders come before each member
-        classes, times = (drawn + torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
+        before = self.removed.ranks_of(members) - torch.arange(len(members))  # outsiders that come before each member
+        ranks, times = (drawn + torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
+        classes = self.removed.ids_of(ranks)
         return Drawn(classes, (times.double() * (outside / count)).log())
 
     def log_probability(self, classes: Tensor) -> Tensor:
@@ -68,7 +83,7 @@ class ClassSampler:
             before = torch.where(classes > 0, self._cumulated[classes - 1], 0)
             return ((self._cumulated[classes] - before) / self._cumulated[-1]).log()
         if self.name == "uniform":
-            return torch.full(classes.shape, -math.log(self.num_classes), dtype=torch.float64)
+            return torch.full(classes.shape, -math.log(self._left), dtype=torch.float64)
         return torch.log1p(1 / (classes.double() + 1)).log() - math.log(math.log(self.num_classes + 1))
 
 

@@ -48,6 +48,7 @@ class OutputHead(nn.Module):
             return nothing if self.reduction != "none" else flat.new_zeros(input.shape[:-1]) + nothing
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
+        _check_overflow(flat, losses)
         if self.reduction == "mean":
             return self._checked_loss(losses.mean())
         if self.reduction == "sum":
@@ -73,12 +74,8 @@ class OutputHead(nn.Module):
                 best = self._topk(flat, k, **options)
             else:
                 best = _without(self._topk(flat, min(self.num_classes, k + left_out.shape[1]), **options), left_out, k)
-        shape = (*input.shape[:-1], k)
-        return TopK(
-            classes=best.classes.reshape(shape),
-            log_probs=best.log_probs.reshape(shape),
-            logits=None if best.logits is None else best.logits.reshape(shape),
-        )
+        _check_overflow(flat, best.log_probs)
+        return reshaped(best, (*input.shape[:-1], k))
 
     def _excluded(self, exclude: Tensor, leading: torch.Size) -> Tensor:
         """Return ids to leave out as (examples, n), -1 where there is none."""
@@ -111,6 +108,7 @@ class OutputHead(nn.Module):
             classes = classes.long().reshape(len(flat), classes.shape[-1])
         with torch.autocast("cpu", enabled=False):
             found = self._log_prob(flat, classes, **options)
+        _check_overflow(flat, found)
         return found.reshape(*input.shape[:-1], found.shape[-1])
 
     # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least
@@ -148,13 +146,11 @@ class OutputHead(nn.Module):
         flat = input.reshape(-1, self.in_features)
         flat = flat if flat.dtype == torch.float64 else flat.float()
         # One sum is quick, and finite unless something is wrong; or so large that the rows are looked at one by one.
-        if not math.isfinite(flat.detach().float().square().sum()):
-            finite = flat.detach().float().square().sum(1).isfinite()
-            if not finite.all():
-                at = int((~finite).nonzero()[0])
-                raise InputError(
-                    f"input[{at}] has a NaN, an infinity or a squared norm beyond float32; lower the rate?"
-                )
+        if not _squares_add_up(flat):
+            fits = flat.detach().double().norm(dim=1) <= torch.finfo(torch.float32).max  # as an index has it
+            if not fits.all():
+                at = int((~fits).nonzero()[0])
+                raise InputError(f"input[{at}] has a NaN, an infinity or a norm beyond float32; lower the rate?")
         return flat
 
     def _positives(self, target: Tensor, leading: torch.Size) -> Tensor:
@@ -193,6 +189,25 @@ class OutputHead(nn.Module):
     def _check_device(self, name: str, tensor: Tensor) -> None:
         if tensor.device.type != "cpu":
             raise InputError(f"{name} is on {tensor.device}; this head computes on the CPU: pass {name}.cpu()")
+
+
+def reshaped(best: TopK[Tensor], shape: tuple[int, ...]) -> TopK[Tensor]:
+    """Return the same answers in another shape."""
+    return TopK(
+        classes=best.classes.reshape(shape),
+        log_probs=best.log_probs.reshape(shape),
+        logits=None if best.logits is None else best.logits.reshape(shape),
+    )
+
+
+def _squares_add_up(flat: Tensor) -> bool:
+    return math.isfinite(flat.detach().float().square().sum())
+
+
+def _check_overflow(flat: Tensor, outcome: Tensor) -> None:
+    """Raise where inputs so large that float32 cannot hold their squares led to logits beyond it."""
+    if not _squares_add_up(flat) and (outcome.isnan() | outcome.isposinf()).any():
+        raise InputError("input gives logits beyond float32 with these rows; scale either down")
 
 
 def _without(best: TopK[Tensor], left_out: Tensor, k: int) -> TopK[Tensor]:

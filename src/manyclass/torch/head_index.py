@@ -1,5 +1,6 @@
 """The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
 
+import threading
 import warnings
 from typing import Any, Self
 
@@ -9,13 +10,16 @@ import torch
 from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
+from manyclass._index_state import Progress
 from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
 from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
 from manyclass.torch.approximation_meter import ApproximationWarning
+from manyclass.torch.build_progress import bar_if_slow
 from manyclass.torch.refresh_schedule import RefreshSchedule
+from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.row_products import array
 from manyclass.torch.weight_watch import WeightWatch
 
@@ -40,6 +44,7 @@ class HeadIndex:
 
     config: how classes are retrieved; None: what suits the sizes. candidates: how many a search will ask for, about.
     unit_rows: cosine logits: the index sees rows of length one, in an array of its own.
+    removed: classes that no search returns.
     """
 
     def __init__(
@@ -54,17 +59,23 @@ class HeadIndex:
         self.watch: WeightWatch | None = None  # over the weight that it was built from
         self.outside_changes = 0
         self.fresh = False  # whether no row has moved since all were hashed
+        self.built_for = 0  # classes that there were when it was built
+        self.removed = RemovedClasses()
+        self.changing = threading.RLock()  # one thread builds or adds, others wait for what comes of it
 
     def __deepcopy__(self, memo: Any) -> Self:
         return self.unbuilt()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "built": None, "watch": None}
+        return {**self.__dict__, "built": None, "watch": None, "changing": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ = {**state, "changing": threading.RLock()}
 
     def unbuilt(self) -> Self:
         """Return an index of the same settings that is yet to be built."""
         new = type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
-        new.queries = self.queries
+        new.queries, new.removed = self.queries, self.removed
         return new
 
     def config_for(self, classes: int, features: int) -> HashConfig:
@@ -77,30 +88,70 @@ class HeadIndex:
 
     def over(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
         """Return the index over these rows: built if there is none, anew if anything but a gradient changed them."""
-        if self.built is not None and self.watch is not None and self.watch.in_step(weight, bias):
-            return self.built
-        if self.built is not None:
-            self.outside_changes += 1
-            if self.outside_changes == MANY_CHANGES:
-                warnings.warn(
-                    f"the head's weights were changed from outside {MANY_CHANGES} times, and each time all classes "
-                    "are hashed again; after changing a few rows yourself, call head.rebuild(ids)",
-                    ApproximationWarning,
-                    stacklevel=2,
-                )
-        return self.build(weight, bias)
+        built, watch = self.built, self.watch
+        if built is not None and watch is not None and watch.in_step(weight, bias):
+            return built
+        with self.changing:
+            if self.watch is not watch and self.watch is not None:  # another thread has just seen to it
+                return self.over(weight, bias)
+            if self.built is not None:
+                self._count_outside_change()
+            return self.build(weight, bias)
 
-    def build(self, weight: Tensor, bias: Tensor | None) -> ClassIndex:
-        """Hash every row as it is now."""
+    def _count_outside_change(self) -> None:
+        self.outside_changes += 1
+        if self.outside_changes == MANY_CHANGES:
+            warnings.warn(
+                f"the head's weights were changed from outside {MANY_CHANGES} times, and each time all classes "
+                "are hashed again; after changing a few rows yourself, call head.rebuild(ids)",
+                ApproximationWarning,
+                stacklevel=2,
+            )
+
+    def build(self, weight: Tensor, bias: Tensor | None, progress: Progress | None = None) -> ClassIndex:
+        """Hash every row as it is now. progress: as for ClassIndex.build; None: a bar where somebody watches."""
         rows = self._hashed(weight)
         config = self.config_for(*rows.shape)
-        self.built = ClassIndex.build(
-            rows, bias=_floats(bias), queries=self.queries, config=config, threads=torch.get_num_threads()
-        )
-        self.schedule.all_hashed(len(rows))
-        self.fresh = True
+        threads = torch.get_num_threads()
+        with bar_if_slow() as bar:
+            shown = bar if progress is None else progress
+            built = ClassIndex.build(
+                rows, bias=_floats(bias), queries=self.queries, config=config, threads=threads, progress=shown
+            )
+        self._take(built, weight, bias)
+        return built
+
+    def forget_if_changed(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Forget what was built if anything but a known gradient has changed these rows since."""
+        if self.watch is None or not self.watch.in_step(weight, bias):
+            self.forget()
+
+    def append(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Hash rows that have come behind those that are hashed already; these may be in another place now.
+
+        Where the config follows the size and the classes have doubled since it was chosen, all are hashed anew when
+        they are next needed, and so they are where there is no memory for more.
+        """
+        if self.built is None or (self.config is None and len(weight) >= 2 * self.built_for):
+            self.forget()
+            return
+        first, threads = self.built.classes, torch.get_num_threads()
+        values = None if bias is None else _floats(bias.detach()[first:])
+        try:
+            if self._copies(weight):
+                self.built.append(self._hashed(weight.detach()[first:]), bias=values, threads=threads)
+            else:
+                self.built.lengthen(array(weight), bias=values, threads=threads)
+        except MemoryError:
+            self.forget()
+            return
+        self.schedule.more_hashed(len(weight) - first)
         self._start_watching(weight, bias)
-        return self.built
+
+    def remove(self, ids: Ids) -> None:
+        """Take these classes out of what is built."""
+        if self.built is not None:
+            self.built.remove(ids)
 
     def learn(self, queries: npt.NDArray[np.float32], weight: Tensor, bias: Tensor | None) -> int:
         """Choose a config by a sample of queries, as the rows see them; return the candidates that it found enough."""
@@ -108,10 +159,17 @@ class HeadIndex:
         built = ClassIndex.build(rows, bias=_floats(bias), queries=queries, threads=torch.get_num_threads())
         self.config = built.config
         self.queries = queries[:KEPT_QUERIES].copy() if built.config.balance != "none" else None
-        self.build(weight, bias)
-        assert self.built is not None
-        self.built.measured = built.measured
+        self._take(built, weight, bias)
         return built.config.candidates
+
+    def _take(self, built: ClassIndex, weight: Tensor, bias: Tensor | None) -> None:
+        """Go on with an index that has just been built over these rows."""
+        if len(self.removed):
+            built.remove(self.removed.ids.numpy())
+        self.built, self.built_for = built, built.classes
+        self.schedule.all_hashed(built.classes)
+        self.fresh = True
+        self._start_watching(weight, bias)
 
     def rebuild(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
         """Re-hash these classes, whose rows were changed by hand; all, where there is no index over this memory."""
@@ -152,13 +210,15 @@ class HeadIndex:
         if not self.fresh or weight.dtype == torch.float64 or k > index.classes:
             return None
         try:
-            found = index.search(x.detach().numpy(), k, candidates=candidates, threads=torch.get_num_threads())
+            found = index.search(x.numpy(), k, candidates=candidates, threads=torch.get_num_threads())
         except InputError:
             return None
         assert found.logits is not None
-        parts = found.classes, found.log_probs, found.logits
-        classes, log_probs, logits = (torch.from_numpy(part) for part in parts)
-        return TopK(classes=classes, log_probs=log_probs, logits=logits)
+        return TopK(
+            classes=torch.from_numpy(found.classes),
+            log_probs=torch.from_numpy(found.log_probs),
+            logits=torch.from_numpy(found.logits),
+        )
 
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None:
         """Take note that a known gradient has just moved these rows; None: any of them."""
@@ -178,7 +238,13 @@ class HeadIndex:
     def settings(self) -> dict[str, Any]:
         """Return where the refresh stands, as plain numbers; `tensors` has the rest."""
         meta = None if self.built is None else index_settings(self.built)
-        return {"cursor": self.schedule.cursor, "step": self.schedule.step, "index": meta}
+        return {
+            "cursor": self.schedule.cursor,
+            "step": self.schedule.step,
+            "built_for": self.built_for,
+            "fresh": self.fresh,
+            "index": meta,
+        }
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the index itself, and the ages of its entries."""
@@ -195,8 +261,10 @@ class HeadIndex:
         if not tensors:
             return
         saved = settings["index"]
-        config = self.config_for(*weight.shape)
-        if (saved["classes"], saved["features"]) != tuple(weight.shape) or HashConfig(**saved["config"]) != config:
+        config = HashConfig(**saved["config"])
+        # A config that follows the size is that of the size when the index was built, before classes were added.
+        expected = self.config_for(settings.get("built_for", len(weight)), weight.shape[1])
+        if (saved["classes"], saved["features"]) != tuple(weight.shape) or config != expected:
             way_out = "make the head with the same config, or load with index=False"
             raise FileError(f"the saved index is hashed in another way than the head's; {way_out}")
 
@@ -218,6 +286,8 @@ class HeadIndex:
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
         arrays["rows"] = rows
         new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
+        new.fresh = bool(settings.get("fresh", False))
+        new.built_for = check_count("built_for", settings.get("built_for", len(rows)))
         new._start_watching(weight, bias)
         return new
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from manyclass._validation import Ids, check_count
+from manyclass.torch.room_to_grow import grown
 
 MOST_PULLED = 32  # steps whose pulls are kept apart
 
@@ -45,6 +46,11 @@ class RefreshSchedule:
         """Note that every class was hashed now."""
         self.hashed_at = np.full(classes, self.step, np.int32)
         self.touched, self.pulled = np.empty(0, np.int64), []
+
+    def more_hashed(self, count: int) -> None:
+        """Note that so many new classes were hashed now."""
+        new = torch.full((count,), self.step, dtype=torch.int32)
+        self.hashed_at = grown(torch.from_numpy(self.hashed_at), new).numpy()
 
     def hashed(self, ids: Ids) -> None:
         """Note that these classes were hashed now."""

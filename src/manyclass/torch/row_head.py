@@ -137,30 +137,34 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
             nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
         return nothing
 
+    @torch.no_grad()
     def change_rows(
-        self, changed: Callable[[str, Tensor, bool], Tensor], optimizers: Iterable[torch.optim.Optimizer]
+        self, changed: Callable[[str, Tensor, float | None], Tensor], optimizers: Iterable[torch.optim.Optimizer]
     ) -> None:
         """Replace the data of weight and bias, and of every optimizer state of their shape; the parameters stay.
 
-        changed(name, old, is_parameter) returns the new data of `name`, "weight" or "bias", or of a state of it.
-        Gradients are dropped, also those that wait for a fused step.
+        changed(name, old, start) returns the new data of `name`, "weight" or "bias"; or, where `start` is not None, of
+        a state of it, in which new rows start at that value. Gradients are dropped, also those that wait for a step.
         """
         known = list(optimizers)
-        if self._fused is not None:
-            self._fused.forget()
-            if not any(optimizer is self._fused.optimizer for optimizer in known):
-                known.append(self._fused.optimizer)
-        for name, parameter in (("weight", self.weight), ("bias", self.bias)):
-            if parameter is None:
-                continue
-            shape = parameter.shape
+        if self._fused is not None and not any(optimizer is self._fused.optimizer for optimizer in known):
+            known.append(self._fused.optimizer)
+        new_states: list[tuple[dict[str, Any], str, Tensor]] = []
+        for name, parameter in self._named_rows().items():
             for optimizer in known:
                 state = optimizer.state.get(parameter, {})
                 for key, value in state.items():
-                    if isinstance(value, Tensor) and value.shape == shape:
-                        state[key] = changed(name, value, False)
-            parameter.data = changed(name, parameter.data, True)
-            parameter.grad = None
+                    if isinstance(value, Tensor) and value.shape == parameter.shape:
+                        start = optimizer.defaults.get("initial_accumulator_value", 0.0) if key == "sum" else 0.0
+                        new_states.append((state, key, changed(name, value, start)))
+        new_data = {name: changed(name, parameter.data, None) for name, parameter in self._named_rows().items()}
+        # Memory may have run out until here; from here on nothing fails.
+        for state, key, value in new_states:
+            state[key] = value
+        for name, parameter in self._named_rows().items():
+            parameter.data, parameter.grad = new_data[name], None
+        if self._fused is not None:
+            self._fused.forget()
         self.num_embeddings = len(self.weight)
 
     def _flat(self, input: Tensor) -> Tensor:

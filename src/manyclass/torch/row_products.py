@@ -27,6 +27,7 @@ class ClassLayer(NamedTuple):
     """The output layer as one step sees it: logit = (x·row + bias) / temperature, of unit rows for cosine logits.
 
     update: what moves rows inside backward; None: they get sparse gradients.
+    removed: (n,) classes whose logit is -inf where all classes are computed; None: there are none.
     """
 
     weight: Tensor
@@ -34,6 +35,7 @@ class ClassLayer(NamedTuple):
     update: RowUpdate | None = None
     unit_rows: bool = False
     temperature: float = 1.0
+    removed: Tensor | None = None
 
     def shared_logits(self, x: Tensor, ids: Tensor) -> Tensor:
         """Return logits (examples, n) of distinct, ascending classes (n,): one dense product on gathered rows."""
@@ -58,6 +60,9 @@ class ClassLayer(NamedTuple):
             everything = torch.arange(len(weight))
             weight = gather_rows(weight, everything, self.update)
             bias = None if bias is None else gather_rows(bias, everything, self.update)
+        if self.removed is not None:
+            bias = weight.new_zeros(len(weight)) if bias is None else bias
+            bias = bias.index_fill(0, self.removed, -torch.inf)
         weight = F.normalize(weight.to(x.dtype)) if self.unit_rows else weight.to(x.dtype)
         return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
 

