@@ -3,7 +3,7 @@
 Quality is measured and work is counted, so that the same rows and queries give the same index everywhere.
 """
 
-from collections.abc import Iterable
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,7 +109,7 @@ class Chooser:
 
     def _longer(self, config: HashConfig) -> HashConfig:
         """Return a scan of twice the bits where there is one: stand-ins are easier than what may come."""
-        longer = [c for c in self._affordable(_plans.scans(self.layer.classes, self.layer.features))
+        longer = [c for c in self._affordable_scans()
                   if c.balance == config.balance and c.scan_bits == 2 * config.scan_bits]  # fmt: skip
         return longer[0] if longer else config
 
@@ -123,24 +123,27 @@ class Chooser:
             state.config = config.with_(candidates=candidates)
         return state
 
-    def _affordable(self, configs: Iterable[HashConfig]) -> list[HashConfig]:
+    def _affordable_scans(self) -> list[HashConfig]:
+        """Return the scans to try that memory has room for."""
         classes, memory = self.layer.classes, self.wishes.memory
-        listed = list(configs)
-        fit = [c for c in listed if memory is None or classes * c.bytes_per_class(classes) <= memory]
-        if listed and not fit:
-            least = int(min(classes * c.bytes_per_class(classes) for c in listed)) + 1
+        listed = list(_plans.scans(self.layer.features, few_bits=memory is not None))
+        least = min(self._bytes(config) for config in listed)
+        if memory is not None and least > memory:
             raise ConfigError(
-                f"memory={memory} is too little for {classes} classes: the smallest index that is tried takes about "
-                f"{least} bytes; give at least that, or config=HashConfig.exhaustive()"
+                f"memory={memory} is too little for {classes} classes: the smallest index takes about {least} bytes; "
+                f"give at least that, or config=HashConfig.exhaustive()"
             )
-        return fit
+        return [config for config in listed if memory is None or self._bytes(config) <= memory]
+
+    def _bytes(self, config: HashConfig) -> int:
+        return math.ceil(self.layer.classes * config.bytes_per_class(self.layer.classes))
 
     def _try_scans(self) -> list[Tried]:
         """Return what each scan worth trying finds, on a few rows; those that cannot be better any more are left."""
         layer, wishes = self.layer, self.wishes
         few = trial(layer.rows, layer.bias, self.wanted, seed=0)
         tried: list[Tried] = []
-        for config in self._affordable(_plans.scans(layer.classes, layer.features)):
+        for config in self._affordable_scans():
             if not self.sample.real and self._unsure(config):
                 continue
             least = min((plan.work for plan in tried if plan.candidates is not None), default=None)
@@ -175,7 +178,7 @@ class Chooser:
         layer = self.layer
         parted = _plans.with_cells(config, layer.classes)
         memory = self.wishes.memory
-        if parted.cells and (memory is None or layer.classes * parted.bytes_per_class(layer.classes) <= memory):
+        if parted.cells and (memory is None or self._bytes(parted) <= memory):
             state = built(parted, layer, self._balance(parted))
             best = self._best_cells(state)
             if best is not None:
@@ -213,6 +216,8 @@ class Chooser:
         layer, wishes = self.layer, self.wishes
         chosen = self._work(state.config, state.config.candidates)
         for config in _plans.tables(layer.classes, layer.features):
+            if wishes.memory is not None and self._bytes(config) > wishes.memory:
+                continue
             if self._work(config, wishes.least) >= chosen or not self._promising(config):
                 continue
             rival = built(config, layer, self._balance(config))

@@ -22,6 +22,7 @@ Optimize = Literal["batch", "single"]
 LADDER = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)  # candidates that are tried
 MOST_CANDIDATES = LADDER[-1]
 BITS = (128, 256, 512, 1024, 2048, 4096)
+FEW_BITS = (32, 64)  # where memory is short
 CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
 MOST_DIRECTIONS = 1024  # features up to which a query is turned into directions; above, features are scaled
 
@@ -71,10 +72,10 @@ def work(config: HashConfig, classes: int, features: int, candidates: int, optim
     return round(total)
 
 
-def scans(classes: int, features: int) -> Iterator[HashConfig]:
+def scans(features: int, few_bits: bool = False) -> Iterator[HashConfig]:
     """Yield scans of every class to try, shortest first: with a balance that suits the width, and without one."""
     width = 1 << (features - 1).bit_length()
-    for bits in BITS:
+    for bits in (*FEW_BITS, *BITS) if few_bits else BITS:
         if bits > 128 and bits > 4 * width:
             return
         if features <= MOST_DIRECTIONS:

@@ -49,8 +49,10 @@ def build_as_told(config: HashConfig, layer: Layer, queries: Floats | None) -> C
 
 def build_and_choose(layer: Layer, queries: Floats | None, wishes: Wishes) -> Configured:
     """Return an index of the config that suits layer and queries best, judged on queries that had no say in it."""
-    told = build_as_told(HashConfig.exhaustive(), layer, None)  # refuses rows that are not numbers
-    if exhaustive_suffices(layer.classes):
+    suffices = exhaustive_suffices(layer.classes)
+    # In any case, because it refuses rows that are not numbers.
+    told = build_as_told(HashConfig.exhaustive(), layer if suffices else replace(layer, progress=None), None)
+    if suffices:
         return replace(told, measured=replace(told.measured, chosen=True))
     wishes = replace(wishes, k=min(wishes.k, layer.classes))
     start = time.perf_counter()

@@ -173,7 +173,7 @@ def _settings(classes: int, features: int, balanced: bool) -> Iterator[HashConfi
     if exhaustive_suffices(classes):
         yield HashConfig.exhaustive()
         return
-    for config in scans(classes, features):
+    for config in scans(features, few_bits=True):
         if config.balance == "none" or balanced:
             yield config
             if (parted := with_cells(config, classes)) != config:
