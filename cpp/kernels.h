@@ -1,9 +1,9 @@
 // The inner loops, one table of function pointers per instruction set.
 //
-// Every function here gives the same bits on every instruction set, except `dots`, whose rounding may differ
-// (it uses fused multiply-add where there is one). Kernel sources are compiled once per instruction set in a
-// namespace of their own and use no std templates: a template instantiated with AVX2 code could otherwise be the
-// copy that the linker keeps for the baseline build.
+// Every function here gives the same bits on every instruction set, except `dots`, which uses fused multiply-add
+// where there is one: all sets that have it agree, and only baseline code rounds differently. Kernel sources are
+// compiled once per instruction set in a namespace of their own and use no std templates: a template instantiated with
+// AVX2 code could otherwise be the copy that the linker keeps for the baseline build.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -28,8 +28,12 @@ from cases import (
 from manyclass import ClassIndex, HashConfig
 from manyclass._validation import check_biases, check_excluded, check_ids
 
-WITHOUT_SKETCH = [name for name, config in PIPELINES.items() if not (config.scan_bits or config.sketch_bits)]
-WITH_TABLES = [name for name, config in PIPELINES.items() if config.bands]
+# What a sketch or a balance is fitted to are the rows of the first build; test_magnitudes.py compares those.
+UNFITTED = {name: config for name, config in PIPELINES.items() if config.balance == "none"}
+WITHOUT_SKETCH = [name for name, config in UNFITTED.items() if not (config.scan_bits or config.sketch_bits)]
+WITH_TABLES = [name for name, config in UNFITTED.items() if config.bands]
+# Balanced, a row is not its own best query: rows and queries are mapped apart, and a few bands may miss it.
+OWN_QUERY = [name for name in PIPELINES if name != "balanced tables"]
 
 
 def normal(*shape: int, seed: int = 0) -> Array:
@@ -84,7 +88,7 @@ def test_a_refresh_of_unchanged_rows_changes_nothing() -> None:
         assert_same(before, integers(index, queries))
 
 
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", OWN_QUERY)
 def test_a_class_is_found_through_its_new_row_right_after_the_refresh(pipeline: str) -> None:
     config = PIPELINES[pipeline]
     index = ClassIndex.build(normal(300, 40), config=config)
@@ -239,7 +243,7 @@ class Versions:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("pipeline", PIPELINES)
+@pytest.mark.parametrize("pipeline", OWN_QUERY)
 def test_searches_beside_a_refresh_see_each_row_whole_and_every_class(pipeline: str, threads: int) -> None:
     classes, features = 400, 40
     versions = Versions(classes, features)
@@ -376,7 +380,7 @@ def test_threads_that_refresh_different_classes_do_not_disturb_each_other() -> N
         for worker in workers:
             worker.join()
         np.testing.assert_array_equal(index.rows, new)
-        if config.bands:
+        if config.bands and config.balance == "none":
             np.testing.assert_array_equal(exported_codes(index), exported_codes(ClassIndex.build(new, config=config)))
 
 

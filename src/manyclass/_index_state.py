@@ -196,10 +196,10 @@ def likeliest_by_norm_and_bias(state: IndexState) -> tuple[Ids, float, float]:
     norms, bias, removed = state.core.norms().astype(np.float64), state.core.bias(), state.core.removed()
     leads = bias if state.balance is None else state.core.mean_logits()
     visible = np.flatnonzero((bias != -np.inf) & (removed == 0 if len(removed) else True))
-    if not len(visible):
+    if not len(norms):
         return visible, 0.0, -np.inf
     # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
-    scale = float(np.median(norms[visible])) * 4 / float(np.sqrt(state.config.width(state.features)))
+    scale = float(np.median(norms[visible] if len(visible) else norms)) * 4 / float(np.sqrt(state.config.width(state.features)))
     reach = norms[visible] * scale + leads[visible]
     best = np.argsort(-reach, kind="stable")[: 2 * state.config.always]
     floor = float(reach[best[-1]]) if len(best) == 2 * state.config.always else -np.inf

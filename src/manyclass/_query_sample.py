@@ -77,6 +77,9 @@ def stand_ins(rows: npt.NDArray[Any], seed: int) -> QuerySample:
     those directions down.
     """
     count = FIT_STAND_INS + CHOOSE_STAND_INS + JUDGE_STAND_INS
+    if not len(rows):
+        none = np.zeros((0, rows.shape[1]), np.float32)
+        return QuerySample(none, none, none, real=False, given=0)
     picked = rows[(random_words(seed, PICKED, count) % np.uint64(len(rows))).astype(np.int64)].astype(np.float64)
     picked = picked[typical_rows(picked)]
     noise = NOISE * _normal(seed, picked.shape)

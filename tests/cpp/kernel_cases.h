@@ -1,4 +1,4 @@
-// One case per kernel and size, for the driver that compares instruction sets and times them.
+// One case per kernel and size, for the driver that compares instruction sets and times them. Long because the list is.
 #pragma once
 #include <cstring>
 #include <functional>

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
+from experiments.frame.page import Table
 from experiments.frame.records import Records
+from experiments.frame.run_section import machine_in_words, run_section
 
 
 def test_records_are_found_by_their_fields(tmp_path: Path) -> None:
@@ -55,3 +59,19 @@ def test_the_time_of_a_stage_counts_training_in_sessions_that_were_killed(tmp_pa
     records.write(kind="stage_end", stage="base", seconds=900.0)
     assert records.seconds_spent("layer") == 60
     assert records.seconds_spent("base") == 1900
+
+
+@pytest.mark.parametrize("told", [{}, {"instruction_set": "avx2", "cache_kb": {"L1d": 32, "L2": 1024}}])
+def test_cards_from_before_instruction_sets_were_told_are_still_read(tmp_path: Path, told: dict[str, object]) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    machine = {"cpu": "Old CPU", "cores": 2, "memory_gb": 4.0, "python": "3.11", "versions": {"numpy": "2"}, **told}
+    options = {"quick": False, "heads": [], "data": None}
+    fields = {"experiment": "demo", "seed": 0, "threads": 1, "commit": "0" * 40, "dirty": False}
+    records.write(kind="card", options=options, machine=machine, **fields)
+    table = run_section(records).parts[0]
+    assert isinstance(table, Table)
+    said = {str(row[0]): row[1] for row in table.rows}
+    assert said["machine"] == "Old CPU, 2 cores, 4.0 GB"
+    assert said.get("instruction set") == told.get("instruction_set")
+    assert said.get("caches") == ("L1d 32 KB, L2 1 MB" if told else None)
+    assert machine_in_words(records) == f"2 cores of an Old CPU{' with avx2' if told else ''}, 1 thread"
