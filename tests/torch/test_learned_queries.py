@@ -1,0 +1,86 @@
+"""`from_linear(queries=...)`: a head whose index is balanced with a sample of its inputs, measured once."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+import manyclass as mc
+import manyclass.torch as mct
+from manyclass.config import HashConfig
+
+CLASSES, FEATURES = 3000, 32
+
+
+def layer_and_inputs() -> tuple[torch.nn.Linear, torch.Tensor]:
+    """Return a layer whose rows hardly differ in some directions, and inputs with a large mean just there."""
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(FEATURES, CLASSES)
+    spread = torch.logspace(0, -1.5, FEATURES)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(CLASSES, FEATURES) * spread)
+    inputs = torch.randn(1200, FEATURES) / spread.sqrt()
+    inputs[:, -8:] += 10
+    return linear, inputs
+
+
+def agreement(head: mct.CandidateSoftmax, linear: torch.nn.Linear, x: torch.Tensor) -> float:
+    with torch.no_grad():
+        found = head.eval().topk(x, 1).classes[:, 0]
+        return float((found == linear(x).argmax(1)).float().mean())
+
+
+@pytest.mark.parametrize("kind", ["tensor", "array"])
+def test_a_head_learns_its_settings_from_a_sample(kind: str) -> None:
+    linear, inputs = layer_and_inputs()
+    sample = inputs[:1000] if kind == "tensor" else inputs[:1000].numpy()
+    head = mct.CandidateSoftmax.from_linear(linear, queries=sample)
+    assert head.weight is linear.weight
+    assert head.index.config is not None
+    assert head.candidates == head.index.config.candidates
+    assert head.index.built is not None
+    assert head.index.built.report().met is not None
+    assert agreement(head, linear, inputs[1000:]) >= 0.97
+
+
+def test_later_builds_keep_settings_and_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    linear, inputs = layer_and_inputs()
+    head = mct.CandidateSoftmax.from_linear(linear, queries=inputs, candidates=50)
+    assert head.candidates == 50
+    config, queries = head.index.config, head.index.queries
+    monkeypatch.setattr("manyclass.index.build_and_choose", lambda *_: pytest.fail("a rebuild measures nothing"))
+    copied = copy.deepcopy(head)
+    for each in (head, copied):
+        each.rebuild()
+        assert each.index.config == config
+        assert each.index.queries is queries
+        assert each.index.built is not None
+        assert each.index.built.config == config
+
+
+def test_a_head_without_a_sample_measures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manyclass.index.build_and_choose", lambda *_: pytest.fail("heads follow rules of thumb"))
+    linear, inputs = layer_and_inputs()
+    head = mct.CandidateSoftmax.from_linear(linear)
+    assert head.topk(inputs[:3], 1).classes.shape == (3, 1)
+
+
+def test_cosine_heads_learn_from_inputs_of_length_one() -> None:
+    linear, inputs = layer_and_inputs()
+    linear.bias = None  # type: ignore[assignment]
+    head = mct.CandidateSoftmax.from_linear(linear, queries=inputs[:1000], normalize=True)
+    assert head.index.built is not None
+    np.testing.assert_allclose(np.linalg.norm(head.index.built.rows, axis=1), 1, rtol=1e-5)
+
+
+def test_bad_samples_are_refused() -> None:
+    linear, inputs = layer_and_inputs()
+    with pytest.raises(mc.InputError, match="at least"):
+        mct.CandidateSoftmax.from_linear(linear, queries=inputs[:10])
+    with pytest.raises(mc.InputError, match="expected"):
+        mct.CandidateSoftmax.from_linear(linear, queries=inputs[:, :-1])
+    with pytest.raises(mc.InputError, match="leave one"):
+        mct.CandidateSoftmax.from_linear(linear, queries=inputs, config=HashConfig.flat_sketch(64))
+    with pytest.raises(mc.InputError, match="no index"):
+        mct.FullSoftmax.from_linear(linear, queries=inputs)
