@@ -18,9 +18,9 @@ from manyclass.errors import InputError
 
 FEWEST = 64  # queries: fewer say nothing of a share, nor of how they vary
 ENOUGH = 1000  # queries that resolve a target of .99
-MOST_TO_FIT, MOST_TO_CHOOSE, MOST_TO_JUDGE = 6000, 500, 2000
-LEAST_JUDGED = 750  # where there are as many: the exact answer of more may take longer than to build the index
-EXACT_PRODUCTS = 4e10  # of query, class and feature: about a second or two of exact answers
+MOST_TO_FIT, MOST_TO_CHOOSE, MOST_TO_JUDGE = 6000, 1000, 2000
+LEAST_CHOSEN, LEAST_JUDGED = 500, 750  # if there are as many: exact answers of more may take longer than a build
+EXACT_PRODUCTS = 6e10  # of query, class and feature: about a second or two of exact answers
 FIT_STAND_INS, CHOOSE_STAND_INS, JUDGE_STAND_INS = 3000, 400, 400
 NOISE = 3.0  # of stand-ins, in lengths of a row
 LEAST_VARIANCE = 0.01  # of the mean variance that every direction is taken to have
@@ -59,9 +59,9 @@ def parted(vectors: Floats, classes: int, seed: int) -> QuerySample:
     No more to choose and judge than exact answers are quickly found for.
     """
     order = permutation(seed, SPLIT, len(vectors))
-    affordable = int(EXACT_PRODUCTS / max(1, classes * vectors.shape[1])) - MOST_TO_CHOOSE
-    judge = min(len(vectors) // 2, MOST_TO_JUDGE, max(LEAST_JUDGED, affordable))
-    choose = min(len(vectors) // 8, MOST_TO_CHOOSE)
+    affordable = int(EXACT_PRODUCTS / max(1, classes * vectors.shape[1]))
+    choose = min(len(vectors) // 8, MOST_TO_CHOOSE, max(LEAST_CHOSEN, affordable // 2))
+    judge = min(len(vectors) // 2, MOST_TO_JUDGE, max(LEAST_JUDGED, affordable - choose))
     judged, chosen, fitted = np.split(order, [judge, judge + choose])
     in_order_given = np.sort(judged)
     return QuerySample(

@@ -10,7 +10,10 @@ from manyclass._validation import check_count
 from manyclass.config import check_target
 from manyclass.errors import InputError, InputTypeError
 
-CAUTION = 1.3  # standard errors by which the chosen share exceeds the target: the judged half shall reach it too
+# The share found of the queries to choose on must exceed the target: the best of many settings owes some of its share
+# to chance, and other queries shall reach the target too. By so many standard errors, and so much of the way to one.
+CAUTION = 2.0
+MOST_OF_THE_WAY = 2 / 3
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Wishes:
     def needed(self, queries: int) -> float:
         """Return the share that must be found of so many queries for the target to be met on others too."""
         error = float(np.sqrt(self.target * (1 - self.target) / max(1, queries)))
-        return min(self.target + CAUTION * error, (1 + self.target) / 2)
+        return self.target + min(CAUTION * error, MOST_OF_THE_WAY * (1 - self.target))
 
     @property
     def columns(self) -> int:
