@@ -42,7 +42,7 @@ def run_wordnet(run: Run) -> None:
     try:
         with run.progress(100, "% of the texts") as show:
             problem = wordnet.wordnet(lambda share, text: show(100 * share, text))
-    except wordnet.MissingDataError as missing:
+    except MissingDataError as missing:
         run.console.print(f"  left out: {missing}", highlight=False, markup=False)
         record = {"stage": "wordnet", "kind": "missing", "reason": missing.reason, "install": missing.install}
         if not run.records.done(**record):

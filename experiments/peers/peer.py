@@ -19,6 +19,9 @@ class Peer(ABC):
 
     name: str
     install = ""  # how to get the library it needs; empty where manyclass itself brings it
+    takes_queries = False  # whether a sample of queries can teach it something
+    sample: Floats | None = None  # that sample, set before `build`; None: build from the rows alone
+    judged_queries: int | None = None  # so many suffice to judge it; None: ask all
 
     def __init__(self, classes: int, features: int, threads: int = 2) -> None:
         self.classes = classes

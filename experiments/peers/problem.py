@@ -47,6 +47,12 @@ class Problem:
     def features(self) -> int:
         return int(self.rows.shape[1])
 
+    def halves(self) -> "Halves":
+        """Return the same rows with the first half of the queries, to choose settings by, and with the second."""
+        middle = len(self.queries) // 2
+        first, second = slice(middle), slice(middle, None)
+        return Halves(*(Problem(self.rows, self.bias, self.queries[of], self.labels[of]) for of in (first, second)))
+
     @cached_property
     def exact(self) -> ExactAnswer:
         """The exact top-10 of every query, computed once. Cost: queries × classes × features."""
@@ -87,3 +93,11 @@ class Problem:
         queries, rows = self.queries[positions], self.rows[classes]
         logits: npt.NDArray[np.float64] = np.einsum("qf,qf->q", queries, rows, dtype=np.float64)
         return logits if self.bias is None else logits + self.bias[classes]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """One layer twice: settings are chosen on some queries and judged on others, which nobody saw before."""
+
+    calibration: Problem
+    judging: Problem
