@@ -11,7 +11,6 @@ from experiments.peers.judging import judge
 from experiments.peers.peer import Floats, Ids, Peer, Setting
 from experiments.peers.problem import Problem
 from experiments.peers.timing import timed_runs
-from manyclass.quality import ExactAnswer
 
 DEPTH = 10  # classes that are asked for
 BATCHES = {"single": 1, "batch": 1000}  # the ways of asking, with the queries asked at once
@@ -41,7 +40,7 @@ def try_settings(peer: Peer, calibration: Problem, until: float, quick: bool) ->
     of `perf_counter`; at least one setting is tried.
     """
     settings = spread(peer.settings(), QUICK_SETTINGS) if quick else peer.settings()
-    asked = first_queries(calibration, peer.judged_queries or len(calibration.queries))
+    asked = calibration.first(peer.judged_queries or len(calibration.queries))
     tried: list[Tried] = []
     for setting in settings:
         enough = [other for other in tried if other.agreement >= max(TARGETS)]
@@ -53,17 +52,6 @@ def try_settings(peer: Peer, calibration: Problem, until: float, quick: bool) ->
         times = {mode: glance(peer, asked.queries, setting, mode) for mode in BATCHES}
         tried.append(Tried(setting, agreement, **times))
     return tried
-
-
-def first_queries(problem: Problem, count: int) -> Problem:
-    """Return the problem with so many of its queries, and their exact answers if they are known."""
-    if count >= len(problem.queries):
-        return problem
-    part = Problem(problem.rows, problem.bias, problem.queries[:count], problem.labels[:count])
-    if "exact" in vars(problem):  # computed already: not again
-        known = problem.exact
-        part.exact = ExactAnswer(known.classes[:count], known.logits[:count], known.normalizer[:count])
-    return part
 
 
 def glance(peer: Peer, queries: Floats, setting: Setting, mode: str) -> float:

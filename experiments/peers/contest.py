@@ -20,7 +20,7 @@ from typing import Any
 
 from experiments.frame.stages import Run
 from experiments.peers import Contestant
-from experiments.peers.choosing import ASKED, BATCHES, DEPTH, Tried, asking, first_queries, try_settings, worth_judging
+from experiments.peers.choosing import ASKED, BATCHES, DEPTH, Tried, asking, try_settings, worth_judging
 from experiments.peers.comparing import microseconds_update
 from experiments.peers.entries import Entry
 from experiments.peers.floor import Rates, distinct_rows, measured_rates
@@ -34,20 +34,23 @@ from experiments.peers.timing import PAUSE, ROUNDS, RUN_SECONDS, timed_runs
 QUICK_SECONDS = 0.02  # of a timing in a quick run
 
 
-def hold_contest(
-    run: Run, stage: str, problem: Callable[[], Problem], entries: Iterable[Entry], seconds: float
-) -> None:
-    """Write the records of every entry that the stage lacks; the problem is made only if there is one.
+def entries_left(run: Run, stage: str, entries: Iterable[Entry]) -> list[Entry]:
+    """Return the entries that a stage has no result of."""
+    return [entry for entry in entries if not run.records.done(stage=stage, kind="entry", entry=entry.name)]
+
+
+def hold_contest(run: Run, stage: str, problem: Problem, entries: Iterable[Entry], seconds: float) -> None:
+    """Write the records of every entry that the stage lacks.
 
     seconds: after which an entry begins no further build and tries no further setting.
     """
-    left = [entry for entry in entries if not run.records.done(stage=stage, kind="entry", entry=entry.name)]
+    left = [entry for entry in entries_left(run, stage, entries) if entry.enters(problem.classes)]
     if not left:
         return
     with run.progress(len(left), "libraries") as show:
         show(0, "exact answers")
-        halves = problem().halves()
-        asked = first_queries(halves.calibration, ASKED)  # once for all: their exact answers stay known
+        halves = problem.halves()
+        asked = halves.calibration.first(ASKED)  # once for all: their exact answers stay known
         rates = _rates(run, stage, halves)
         for place, entry in enumerate(left):
             _enter(run, stage, halves, asked, entry, rates, seconds, partial(show, place))
@@ -108,7 +111,7 @@ def _peer(run: Run, halves: Halves, contestant: Contestant) -> Peer:
 
 def _judged(run: Run, peer: Peer, judging: Problem, some: Tried, rates: Rates) -> dict[str, Any]:
     """Return the record of a setting on the half that nobody chose by."""
-    asked = first_queries(judging, peer.judged_queries or len(judging.queries))
+    asked = judging.first(peer.judged_queries or len(judging.queries))
     measured = judge(peer.answers(asked.queries, DEPTH, some.setting), asked)
     seconds = QUICK_SECONDS if run.options.quick else RUN_SECONDS
     for mode, size in BATCHES.items():

@@ -24,11 +24,17 @@ EXACT = "fastest exact product"
 class Entry:
     """A contestant by name. builds: what tells them apart → how each is made, the likeliest first.
 
-    No more builds are begun once its time is up, so that of a slow one only the first is tried.
+    No more builds are begun once its time is up, so that of a slow one only the first is tried. most_classes: above
+    which it is left out, because even one build would take longer than all others together.
     """
 
     name: str
     builds: Mapping[str, Contestant]
+    most_classes: int | None = None
+
+    def enters(self, classes: int) -> bool:
+        """Return whether it takes part over so many classes."""
+        return self.most_classes is None or classes <= self.most_classes
 
 
 def _lorann(trained: bool) -> dict[str, Contestant]:
@@ -69,8 +75,13 @@ ENTRIES: tuple[Entry, ...] = (
         "8 bits": partial(RaBitQCells, bits=8),
     }),
     Entry("rabitqlib SymphonyQG", {"degree 32": SymphonyQG, "degree 64": partial(SymphonyQG, degree=64)}),
-    Entry("SVS Vamana", {"degree 32": Svs, "16 bits": partial(Svs, half=True), "degree 64": partial(Svs, degree=64)}),
+    Entry("SVS Vamana", {"degree 32": Svs, "16 bits": partial(Svs, half=True), "degree 64": partial(Svs, degree=64)},
+          most_classes=200_000),
     Entry("faiss HNSW", {"32 links": FaissHNSW, "16 links": partial(FaissHNSW, links=16)}),
-    Entry("hnswlib", {"16 links": Hnswlib, "32 links": partial(Hnswlib, links=32)}),
+    Entry("hnswlib", {
+        "16 links, lists of 100": partial(Hnswlib, effort=100),
+        "16 links, lists of 200": Hnswlib,
+        "32 links": partial(Hnswlib, links=32),
+    }),
     Entry(EXACT, {"": FastestExact}),
 )  # fmt: skip

@@ -32,7 +32,7 @@ class Lorann(Peer):
         super().__init__(classes, features, threads)
         self.name = f"LoRANN {'with' if trained else 'without'} queries"
         self.takes_queries = trained
-        self.clusters = max(4, 2 ** round(math.log2(clusters * math.sqrt(classes))))
+        self.clusters = max(4, 1 << round(math.log2(clusters * math.sqrt(classes))))
         self.rank, self.width = rank, width
 
     def build(self, rows: Floats, bias: Floats | None) -> None:
