@@ -153,7 +153,7 @@ def bands_block(records: Records) -> str:
     """Return what bands and candidates do, as two figures and a paragraph."""
     bands = {found["bands"]: found for found in lines_of(records, "bands", "bands").get("paper, K=30", [])}
     lines = lines_of(records, "candidates", "candidates")
-    if not bands or not lines:
+    if not {125, 1000} <= bands.keys() or not lines:
         return ""
     at_30 = {name: next(found for found in line if found["candidates"] == 30) for name, line in lines.items()}
     classes, features = FULL.layer

@@ -38,7 +38,7 @@ class Lorann(Peer):
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import lorann
 
-        self.widened = Widened(rows, bias, multiple=LEAST_FEATURES if self.features < LEAST_FEATURES else 1)
+        self.widened = Widened(rows, bias, least=LEAST_FEATURES)
         width = None if self.width is None else min(self.width, self.widened.columns // 32 * 32)
         self.index = lorann.LorannIndex(
             self.widened.rows, self.clusters, width, quantization_bits=8, rank=self.rank, distance=lorann.IP

@@ -8,6 +8,7 @@ import numpy as np
 
 from experiments.peers.peer import Floats, Ids, Peer, Setting, Widened
 
+LEAST_FEATURES = 64  # below that it refuses
 RAW = 32  # the number of bits that stands for rows as they are
 
 
@@ -37,7 +38,7 @@ class RaBitQCells(RaBitQPeer):
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import rabitqlib
 
-        self.widened = Widened(rows, bias)
+        self.widened = Widened(rows, bias, least=LEAST_FEATURES)
         columns = self.widened.columns
         exactly = rabitqlib.FinalAssignmentMode.Exact
         centres = rabitqlib.RaBitQKMeans(columns, self.cells, num_threads=self.threads, final_assignment=exactly)
@@ -67,7 +68,7 @@ class SymphonyQG(RaBitQPeer):
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import rabitqlib
 
-        self.widened = Widened(rows, bias)
+        self.widened = Widened(rows, bias, least=LEAST_FEATURES)
         self.index = rabitqlib.SymqgIndex(self.widened.columns, self.degree, "ip")
         self.index.build(self.widened.rows, 200, num_threads=self.threads)
 

@@ -128,11 +128,8 @@ def test_settings_larger_than_one_that_agrees_enough_are_not_tried() -> None:
 
 def test_the_quickest_that_agrees_enough_is_chosen_for_each_way_of_asking() -> None:
     tried = [Tried({"a": 1}, 0.5, 1, 1), Tried({"a": 2}, 0.95, 9, 3), Tried({"a": 3}, 0.98, 7, 5)]
-    picks: dict[str, Callable[[], Tried | None]] = {
-        mode: partial(chosen, tried, 0.9, mode) for mode in ("single", "batch")
-    }
-    assert picks["single"]() is tried[2]
-    assert picks["batch"]() is tried[1]
+    assert chosen(tried, 0.9, "single") is tried[2]
+    assert chosen(tried, 0.9, "batch") is tried[1]
     assert chosen(tried, 0.99, "single") is None
     assert worth_judging(tried) == [tried[2], tried[1]]
     assert worth_judging(tried[:1]) == tried[:1]  # the closest, where nothing reaches anything
