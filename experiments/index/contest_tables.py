@@ -38,6 +38,12 @@ def ratio(records: Records, stage: str, target: float, mode: str) -> float | Non
     return float(found[peer][f"us_{mode}"] / found[OURS][f"us_{mode}"])
 
 
+def won(records: Records, stage: str, target: float, mode: str) -> bool | None:
+    """Return whether we get there and no other library is quicker; None where nobody does, or nothing was measured."""
+    found = [entry for entry in standings(records, stage, target, mode) if entry != EXACT]
+    return found[0] in OWN if found else None
+
+
 def standings_table(records: Records, stage: str, target: float, mode: str) -> Table:
     """Return every entry at the setting it chose, quickest first, then the closest of those that never get there."""
     found = standings(records, stage, target, mode)
@@ -45,27 +51,27 @@ def standings_table(records: Records, stage: str, target: float, mode: str) -> T
              judged_of(records, stage).items() if entry not in found}  # fmt: skip
     rows = [_row(entry, one, mode) for entry, one in found.items()]
     rows += [_row(f"{entry} (never)", one, mode) for entry, one in never.items()]
-    columns = ["", "chosen", "agreement", "accuracy kept", "of the exact ten", "µs", "spread", "build, s",
-               "bytes per class", "queries learned from"]  # fmt: skip
+    columns = ["", "µs", "spread", "agreement", "accuracy kept", "of the exact ten", "build, s", "bytes per class",
+               "queries learned from", "chosen"]  # fmt: skip
     caption = (
         f"Agreement ≥ {target:g}, {MODES[mode]}: chosen on the calibration half, all figures from the judging half, "
         "µs as the median of three runs."
     )
     own = {place for place, row in enumerate(rows) if row[0].startswith(tuple(OWN))}
-    return Table(columns, rows, caption, "ll" + "r" * 8, own)
+    return Table(columns, rows, caption, "l" + "r" * 8 + "l", own)
 
 
 def _row(entry: str, one: Record, mode: str) -> list[str]:
     chosen = "; ".join(part for part in (one["build"], setting_in_words(one["setting"])) if part)
     return [
         entry,
-        chosen,
-        *(percent(one[name]) for name in ("agreement", "accuracy_kept", "recall_at_10")),
         number(one[f"us_{mode}"]),
         percent(one[f"spread_{mode}"]),
+        *(percent(one[name]) for name in ("agreement", "accuracy_kept", "recall_at_10")),
         number(one["build_seconds"]),
         whole(one["bytes_per_class"]),
         whole(one["sample"]) if one["sample"] else "none",
+        chosen,
     ]
 
 

@@ -8,11 +8,11 @@ from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
 from experiments.index import defaults, growth, outliers, paper_table
 from experiments.index.contest_tables import (
-    ratio,
     standings_table,
     summary_table,
     update_ratio,
     updates_table,
+    won,
 )
 from experiments.index.figures import draw_growth, draw_sweep
 from experiments.index.layers import LAYERS, layer_in_words
@@ -189,14 +189,16 @@ def sweep_section(records: Records, folder: Path, knob: str, sizes: Sizes) -> Se
 def facts(records: Records) -> list[Fact]:
     """Return the few numbers that matter, as far as they are measured."""
     found = []
-    ratios = [ratio(records, name, target, mode) for name in LAYERS for target in TARGETS for mode in MODES]
-    known = [one for one in ratios if one is not None]
+    places = [won(records, name, target, mode) for name in LAYERS for target in TARGETS for mode in MODES]
+    known = [place for place in places if place is not None]
     if known:
-        won = sum(one >= 1 for one in known)
-        found.append(Fact(f"{won} of {len(known)}", "comparisons in which no other library is quicker"))
+        label = "comparisons (layer, agreement, way of asking) in which no other library is quicker"
+        found.append(Fact(f"{sum(known)} of {len(known)}", label))
     real = [one[WINNER] for one in records.select(stage=defaults.STAGE, kind="result", sample="real")]
     if real:
-        found.append(Fact(percent(min(real)), "least agreement of what `build` chooses from rows and queries"))
+        found.append(
+            Fact(percent(min(real)), "least agreement of an index that chose for itself from rows and queries")
+        )
     speedup = records.last(stage=paper_table.STAGE, kind="result", batch=1, candidates=paper_table.CANDIDATES[0])
     if speedup:
         found.append(Fact(times(speedup["speedup"]), "the speed of the fastest exact product, a query at a time"))

@@ -6,7 +6,7 @@ speed-up of a method that did nothing but read the rows of the candidates once a
 
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -42,13 +42,18 @@ def run_paper_table(run: Run, layer: Callable[[], Problem | None]) -> None:
     rates = measured_rates(judging.rows, threads, rounds, pause)
     run.records.write(stage=STAGE, kind="rates", **asdict(rates))
     counts = [count for count in CANDIDATES if count <= judging.classes]
+
+    @cache
+    def index_for(optimize: str) -> ClassIndex:
+        sample = halves.calibration.queries
+        return self_configured(judging.rows, judging.bias, sample, threads, optimize=optimize)
+
     with run.progress(len(missing), "batch sizes") as show:
         for place, batch in enumerate(missing):
             show(place, f"exact products of {batch}")
             exact = fastest_product(run, judging, batch)
             show(place, f"batches of {batch}")
-            wish = {"optimize": "single" if batch == 1 else "batch"}
-            index = self_configured(judging.rows, judging.bias, halves.calibration.queries, threads, **wish)
+            index = index_for("single" if batch == 1 else "batch")
             for count in counts:
                 told = _cell(run, judging, index, batch, count, rates, exact[1].median)
                 run.records.write(stage=STAGE, kind="result", batch=batch, candidates=count, product=exact[0], **told)

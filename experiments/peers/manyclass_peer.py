@@ -10,6 +10,7 @@ from manyclass.config import HashConfig
 from manyclass.index import ClassIndex
 
 LADDER = (10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 3000)  # candidates that are tried
+FACTORS = (0.25, 0.5, 0.7, 1, 1.4, 2, 4)  # of the candidates that an index chose for itself
 
 
 def self_configured(rows: Floats, bias: Floats | None, queries: Floats | None, threads: int, **wish: Any) -> ClassIndex:
@@ -82,3 +83,10 @@ class SelfConfigured(Manyclass):
         self.rows = np.array(rows, np.float32)
         self.index = self_configured(self.rows, bias, self.sample, self.threads, **self.wish)
         self.config = self.index.config
+
+    def settings(self) -> list[Setting]:
+        """Return candidates around those it chose for its target; without queries it can only guess, so all."""
+        if not self.takes_queries:
+            return super().settings()
+        around = [round(self.config.candidates * factor) for factor in FACTORS]
+        return [{"candidates": count} for count in sorted({min(self.classes, max(LADDER[0], n)) for n in around})]

@@ -12,7 +12,7 @@ from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
 from experiments.index import EXPERIMENT, sizes
-from experiments.index.contest_tables import ratio, short_table, standings_table, summary_table, update_ratio
+from experiments.index.contest_tables import ratio, short_table, standings_table, summary_table, update_ratio, won
 from experiments.index.defaults import SAMPLES, misled, sample_of
 from experiments.index.documents import NOT_YET, texts
 from experiments.index.layers import LAYERS
@@ -124,7 +124,9 @@ def test_the_tables_of_a_contest(tmp_path: Path) -> None:
     assert ratio(records, "han", 0.99, "single") is None  # no other library gets there
     table = standings_table(records, "han", 0.9, "single")
     assert [row[0] for row in table.rows] == [OURS, "LoRANN", EXACT, "ScaNN (never)"]
-    assert [row[2] for row in table.rows][:2] == ["94.9%", "91.9%"]
+    assert [row[3] for row in table.rows][:2] == ["94.9%", "91.9%"]
+    assert [won(records, "han", target, "batch") for target in (0.9, 0.97, 0.99)] == [False, True, True]
+    assert won(records, "million", 0.9, "batch") is None
     assert summary_table(records, "han").rows[0] == ["≥ 0.9", "one at a time", "10.0", "LoRANN", "30.0", "3.0×", "1.00"]
     short = {str(row[0]): row[1:] for row in short_table(records, "han").rows}
     assert short == {
