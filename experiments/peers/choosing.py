@@ -15,7 +15,7 @@ from experiments.peers.timing import timed_runs
 DEPTH = 10  # classes that are asked for
 BATCHES = {"single": 1, "batch": 1000}  # the ways of asking, with the queries asked at once
 ASKED = 2000  # queries by which a setting is chosen
-GLANCE = 0.05  # seconds that a setting is timed to be chosen; what is chosen is timed with more patience
+GLANCE = 0.05  # seconds that single queries are timed to choose; what is chosen is timed with more patience
 QUICK_SETTINGS = 6
 
 
@@ -33,12 +33,13 @@ class Tried:
         return float(asdict(self)[mode])
 
 
-def try_settings(peer: Peer, calibration: Problem, until: float, quick: bool) -> list[Tried]:
+def try_settings(peer: Peer, calibration: Problem, seconds: float, quick: bool) -> list[Tried]:
     """Return what the settings of a built peer are worth, smallest first, as many as there is time for.
 
-    A setting is left out when one that is no larger in any knob already reaches the highest target. until: a moment
-    of `perf_counter`; at least one setting is tried.
+    A setting is left out when one that is no larger in any knob already reaches the highest target. At least one
+    setting is tried.
     """
+    until = perf_counter() + seconds
     settings = spread(peer.settings(), QUICK_SETTINGS) if quick else peer.settings()
     asked = calibration.first(peer.judged_queries or len(calibration.queries))
     tried: list[Tried] = []
@@ -48,15 +49,12 @@ def try_settings(peer: Peer, calibration: Problem, until: float, quick: bool) ->
             continue
         if tried and perf_counter() > until:
             break
-        agreement = float(judge(peer.answers(asked.queries, DEPTH, setting), asked)["agreement"])
-        times = {mode: glance(peer, asked.queries, setting, mode) for mode in BATCHES}
-        tried.append(Tried(setting, agreement, **times))
+        start = perf_counter()
+        found = asking(peer, setting, "batch")(asked.queries)
+        batch = (perf_counter() - start) / len(found) * 1e6  # the batch that is judged tells the time as well
+        single = timed_runs(asking(peer, setting, "single"), asked.queries, 1, runs=1, seconds=GLANCE).median
+        tried.append(Tried(setting, float(judge(found, asked)["agreement"]), single, batch))
     return tried
-
-
-def glance(peer: Peer, queries: Floats, setting: Setting, mode: str) -> float:
-    """Return µs per query, read in a moment."""
-    return timed_runs(asking(peer, setting, mode), queries, BATCHES[mode], runs=1, seconds=GLANCE).median
 
 
 def asking(peer: Peer, setting: Setting, mode: str) -> Callable[[Floats], Ids]:

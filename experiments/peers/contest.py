@@ -42,7 +42,7 @@ def entries_left(run: Run, stage: str, entries: Iterable[Entry]) -> list[Entry]:
 def hold_contest(run: Run, stage: str, problem: Problem, entries: Iterable[Entry], seconds: float) -> None:
     """Write the records of every entry that the stage lacks.
 
-    seconds: after which an entry begins no further build and tries no further setting.
+    seconds: after which an entry begins no further build; every build has as long to try its settings.
     """
     left = [entry for entry in entries_left(run, stage, entries) if entry.enters(problem.classes)]
     if not left:
@@ -92,7 +92,7 @@ def _enter(
             run.records.write(kind="missing", reason=str(absent), install=peer.install, **key)
             break
         built["sample"] = 0 if peer.sample is None else len(peer.sample)
-        tried = try_settings(peer, asked, until, run.options.quick)
+        tried = try_settings(peer, asked, seconds, run.options.quick)
         for some in worth_judging(tried):
             judged = _judged(run, peer, halves.judging, some, rates)
             run.records.write(kind="judged", build=words, **key, **judged, **built)
