@@ -14,7 +14,8 @@ class Lorann(Peer):
     """8-bit products over `rank` numbers per class, then exact logits of the best.
 
     clusters: as a multiple of the square root of the classes, rounded to a power of two. width: features to which
-    everything is reduced first; None keeps all. trained: whether it is given queries.
+    everything is reduced first; with more than a thousand the regressions take minutes. trained: whether it gets
+    queries.
     """
 
     install = "pip install 'lorann>=1.0'"
@@ -27,7 +28,7 @@ class Lorann(Peer):
         trained: bool = True,
         clusters: float = 1.0,
         rank: int = 32,
-        width: int | None = None,
+        width: int = 1024,
     ) -> None:
         super().__init__(classes, features, threads)
         self.name = f"LoRANN {'with' if trained else 'without'} queries"
@@ -39,7 +40,7 @@ class Lorann(Peer):
         import lorann
 
         self.widened = Widened(rows, bias, least=LEAST_FEATURES)
-        width = None if self.width is None else min(self.width, self.widened.columns // 32 * 32)
+        width = min(self.width, self.widened.columns // 32 * 32)
         self.index = lorann.LorannIndex(
             self.widened.rows, self.clusters, width, quantization_bits=8, rank=self.rank, distance=lorann.IP
         )
@@ -61,5 +62,5 @@ class Lorann(Peer):
     def bytes_per_class(self) -> float:
         """Return an estimate, as LoRANN tells none: the rows, a byte per number of rank, the clusters' matrices."""
         columns = int(self.widened.columns)
-        matrices = self.clusters * self.rank * (self.width or columns) * 4
+        matrices = 4 * self.clusters * self.rank * min(self.width, columns)
         return 4.0 * columns + self.rank + matrices / self.classes
