@@ -8,6 +8,7 @@ from experiments.peers.entries import EXACT, OURS, TARGETS
 from experiments.peers.verdicts import MODES, OWN, best_peer, judged_of, standings
 
 CANNOT = "cannot"
+UPDATE_GOAL, UPDATE_LAYERS = 50, ("wordnet", "million")  # times as cheap as hnswlib's change of a row, and where
 
 
 def summary_table(records: Records, stage: str) -> Table:

@@ -23,7 +23,7 @@ ROWS: dict[str, Callable[[int], Problem]] = {
     "planted neighbours": lambda classes: planted(classes, FEATURES, QUERIES),
     "unequal norms": lambda classes: unequal_norms(classes, FEATURES, QUERIES),
 }
-CHOSEN = "as `build` chooses"
+CHOSEN = "as build chooses"
 
 
 def configs_of(rows: str, classes: int) -> dict[str, HashConfig | None]:
