@@ -1,4 +1,5 @@
-"""Rows made from a seed: planted neighbours, and rows of very unequal norm. Seconds, even for ten million."""
+"""Rows made from a seed: planted neighbours, rows of very unequal norm, queries that do not resemble rows. Seconds,
+even for ten million."""
 
 from collections.abc import Callable
 
@@ -36,6 +37,26 @@ def unequal_norms(classes: int, features: int = 128, queries: int = 4000, seed: 
     noise = random.standard_normal(own.shape, dtype=np.float32) * (0.3 * own.std(axis=1, keepdims=True))
     bias = random.standard_normal(classes, dtype=np.float32)
     return Problem(rows, bias, np.where(masked, np.float32(0), own) + noise, labels)
+
+
+def off_centre(classes: int, features: int = 64, queries: int = 2000, seed: int = 3) -> Problem:
+    """Return rows, and queries unlike them, as a language model has: a common mean, and a few strong directions.
+
+    A query is its row's direction where queries vary little, ten times as much of eight directions in which rows vary
+    little, and a mean two thirds of its length.
+    """
+    random = np.random.default_rng(seed)
+    strong = min(8, features // 4)
+    row_scale = np.where(np.arange(features) < strong, 0.1, 1).astype(np.float32)
+    rows = _in_chunks(
+        classes, features, lambda count: random.standard_normal((count, features), np.float32) * row_scale
+    )
+    labels = random.choice(classes, queries, replace=False)
+    states = np.float32(0.6) * rows[labels] + np.float32(0.3) * random.standard_normal((queries, features), np.float32)
+    states[:, :strong] += 10 * random.standard_normal((queries, strong), np.float32)
+    mean = _unit(random.standard_normal((1, features), np.float32) * np.where(row_scale < 1, 1, 0.1).astype(np.float32))
+    states += mean * np.float32(0.9 * np.sqrt(np.mean(np.sum(states**2, axis=1))))
+    return Problem(rows, None, states, labels)
 
 
 def _in_chunks(classes: int, features: int, some: Callable[[int], Floats]) -> Floats:

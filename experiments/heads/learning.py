@@ -16,6 +16,7 @@ import torch
 
 import manyclass.torch as mct
 from experiments.datasets import wordnet
+from experiments.datasets.missing import MissingDataError
 from experiments.demo.task import Identification, trunk
 from experiments.frame.stages import Run
 from experiments.heads.apart import run_apart
@@ -65,7 +66,7 @@ def run_learning(run: Run, stage: str, sizes: LearningSizes, runs: list[Learning
         try:
             with run.progress(100, "% of the texts") as show:
                 wordnet.wordnet(lambda share, text: show(100 * share, text))  # into the cache, before all need it
-        except wordnet.MissingDataError as missing:
+        except MissingDataError as missing:
             run.console.print(f"  left out: {missing}", highlight=False, markup=False)
             record = {"stage": stage, "kind": "missing", "reason": missing.reason, "install": missing.install}
             if not run.records.done(**record):

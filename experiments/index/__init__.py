@@ -1,6 +1,7 @@
-"""The index alone: beside other libraries, as classes grow, and against its knobs. No network is trained here.
+"""The index alone: beside other libraries, by itself, as classes grow, against its knobs. No network is trained here.
 
-sizes.py, stages.py (comparisons) and sweeps.py measure; tables.py, figures.py, page.py and documents.py tell.
+layers.py and sizes.py say on what; stages.py (contests), defaults.py, paper_table.py, growth.py, outliers.py and
+sweeps.py measure; contest_tables.py, tables.py, figures.py, page.py and documents.py tell.
 """
 
 from experiments.index.stages import EXPERIMENT

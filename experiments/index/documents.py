@@ -1,137 +1,165 @@
 """What README and docs say from the committed records: tables and sentences by the names of their markers."""
 
-from experiments.datasets import wordnet
+from collections.abc import Callable
+
 from experiments.frame.documents import as_markdown
+from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
-from experiments.frame.wording import number, percent, whole
+from experiments.frame.wording import ABSENT, number, percent, times, whole
+from experiments.index import growth, paper_table
+from experiments.index.contest_tables import UPDATE_GOAL, UPDATE_LAYERS, ratio, short_table, update_ratio
+from experiments.index.layers import LAYERS
 from experiments.index.sizes import FULL
 from experiments.index.tables import (
-    BATCHES,
-    KINDS,
-    SHARE,
-    cells_table,
+    defaults_table,
     exponent,
+    growth_lines,
     growth_table,
-    kinds_of,
     lines_of,
-    short_table,
+    missed_defaults,
 )
-from experiments.peers.reading import ACCURACY, WINNER, peers_of, quality, quickest
+from experiments.peers.entries import OURS, TARGETS
+from experiments.peers.reading import ACCURACY, WINNER
+from experiments.peers.verdicts import MODES, best_peer, standings
 
 RESULTS = "experiments/results/index"
 PAGE = f"[page]({RESULTS}/report.html)"
+NOT_YET = "Not measured yet."
 
 
 def texts(records: Records) -> dict[str, str]:
-    """Return name → Markdown; links are relative to the repository."""
-    return {
-        "index_growth_sentence": growth_sentence(records),
-        "index_wordnet_table": as_markdown(short_table(records, "wordnet", ACCURACY)),
-        "index_wordnet_note": wordnet_note(records),
-        "index_million_table": as_markdown(short_table(records, "million", WINNER)),
-        "index_million_note": million_note(records),
-        "index_cells": cells_block(records),
-        "index_crossover": crossover_block(records),
-        "index_bands": bands_block(records),
-        "index_growth": growth_block(records),
+    """Return name → Markdown; links are relative to the repository. What was not run says so."""
+    made: dict[str, Callable[[Records], str]] = {
+        "index_summary": summary,
+        "index_missed": missed,
+        "index_defaults": defaults_block,
+        "index_speedups": speedups,
+        "index_updates": updates,
+        "index_growth_sentence": growth_sentence,
+        "index_crossover": crossover_block,
+        "index_bands": bands_block,
+        "index_growth": growth_block,
     }
+    told = {name: make(records) or NOT_YET for name, make in made.items()}
+    return told | {f"index_{layer}_table": _table(short_table(records, layer)) for layer in LAYERS}
+
+
+def _table(table: Table) -> str:
+    return as_markdown(table) if table.rows else NOT_YET
+
+
+def summary(records: Records) -> str:
+    """Return our time and the best other library's on every layer, by agreement."""
+    rows = []
+    for name, layer in LAYERS.items():
+        for mode, words in MODES.items():
+            cells = [_beside(records, name, target, mode) for target in TARGETS]
+            if any(cell != ABSENT for cell in cells):
+                shape = " × ".join(map(whole, layer.shape))
+                rows.append([f"{layer.title}, {shape}" if mode == "single" else "", words, *cells])
+    columns = ["µs per query: manyclass, best other", "", *(f"agreement ≥ {target:g}" for target in TARGETS)]
+    return as_markdown(Table(columns, rows, "", "ll" + "r" * len(TARGETS))) if rows else ""
+
+
+def _beside(records: Records, stage: str, target: float, mode: str) -> str:
+    found = standings(records, stage, target, mode)
+    peer, ours = best_peer(found), found.get(OURS)
+    if peer is None and ours is None:
+        return ABSENT
+    told = number(ours[f"us_{mode}"]) if ours else ABSENT
+    return f"{told}, {number(found[peer][f'us_{mode}'])} ({peer})" if peer else f"{told}, none gets there"
+
+
+def missed(records: Records) -> str:
+    """Return where another library is quicker, where the default agrees too seldom, and where a speed-up is short."""
+    slower = [
+        f"{name} at ≥ {target:g} {words} ({times(1 / found)})"
+        for name in LAYERS for target in TARGETS for mode, words in MODES.items()
+        if (found := ratio(records, name, target, mode)) is not None and found < 1
+    ]  # fmt: skip
+    short = [
+        f"batch {batch}, K = {count}: {times(one['speedup'])} of {goal:g}×"
+        for batch, goals in paper_table.GOALS.items()
+        for count, goal in zip(paper_table.CANDIDATES, goals, strict=True)
+        if (one := records.last(stage=paper_table.STAGE, kind="result", batch=batch, candidates=count)) is not None
+        and (one["speedup"] < goal or (one[ACCURACY] or 0) < paper_table.KEPT)
+    ]
+    told = [f"Another library is quicker on {', '.join(slower)}."] if slower else []
+    told += missed_defaults(records)
+    told += [
+        f"Re-indexing a row of {name} is {times(found)} as cheap as hnswlib's (goal: {UPDATE_GOAL}×)."
+        for name in UPDATE_LAYERS
+        if (found := update_ratio(records, name)) is not None and found < UPDATE_GOAL
+    ]
+    told += [f"The paper's table misses its goals at {'; '.join(short)}."] if short else []
+    if told or not any(records.done(stage=name, kind="judged") for name in LAYERS):
+        return " ".join(told)
+    return "Nothing: every goal is reached."
+
+
+def defaults_block(records: Records) -> str:
+    """Return what `build` gives by itself on every layer."""
+    table = defaults_table(records)
+    if not table.rows:
+        return ""
+    kept = [place for place, name in enumerate(table.columns) if name not in ("what it chose", "build, s")]
+    shorter = Table([table.columns[place] for place in kept], [[row[place] for place in kept] for row in table.rows],
+                    "", "".join(table.alignment[place] for place in kept))  # fmt: skip
+    return as_markdown(shorter)
+
+
+def speedups(records: Records) -> str:
+    """Return the paper's table, each speed-up with its ceiling."""
+    rows = []
+    for batch in paper_table.GOALS:
+        found = [records.last(stage=paper_table.STAGE, kind="result", batch=batch, candidates=count)
+                 for count in paper_table.CANDIDATES]  # fmt: skip
+        if any(found):
+            rows.append([whole(batch), *(f"{times(one['speedup'])} of {times(one['ceiling'])}" if one else ABSENT
+                                         for one in found)])  # fmt: skip
+    return as_markdown(Table(["batch", *(f"K = {count}" for count in paper_table.CANDIDATES)], rows)) if rows else ""
+
+
+def updates(records: Records) -> str:
+    """Return how much cheaper a changed row is than hnswlib's."""
+    ratios = {name: update_ratio(records, name) for name in LAYERS}
+    told = [f"{times(found)} on {LAYERS[name].title.lower()}" for name, found in ratios.items() if found]
+    return f"Re-indexing one row is cheaper than hnswlib's by {_listed(told)}." if told else ""
 
 
 def growth_sentence(records: Records) -> str:
-    """Return time per query at each size, of probed tables."""
-    line = lines_of(records, "growth", "classes")["probed tables"]
-    sizes, times = (_listed([number_of(found) for found in line]) for number_of in (_size, _batch_time))
-    least = min(found["recall"] for found in line)
-    return (
-        f"With {sizes} classes (planted neighbours, at least {percent(least)} of them found) a query takes {times} µs "
-        "in batches."
-    )
-
-
-def wordnet_note(records: Records) -> str:
-    """Return how finely the accuracy can be read, and where the scan with cells stays above 99%."""
-    cells = peers_of(records, "wordnet")["manyclass cells"]
-    right = round(cells[0]["exact_accuracy"] * cells[0]["queries"])
-    settled, before = settled_setting(cells)
-    return (
-        f"Label accuracy rests on the {right} queries that the exact product gets right, so that one of them is "
-        f"{1 / right:.2%}: with {before['setting']['candidates']} candidates the scan with cells keeps "
-        f"{percent(before[ACCURACY])}; from {settled['setting']['candidates']} on, where it never falls below "
-        f"{SHARE:.0%} again, it takes {number(settled['us_batch1'])} and {number(settled['us_batch1000'])} µs. By the "
-        f"share of exact winners the order is another: all settings are on the {PAGE}."
-    )
-
-
-def settled_setting(settings: list[Record]) -> tuple[Record, Record]:
-    """Return the first setting from which on all larger ones keep 99%, and the one before, which does not."""
-    ordered = sorted(settings, key=lambda found: int(found["setting"]["candidates"]))
-    place = max(place for place, found in enumerate(ordered) if quality(found) < SHARE)
-    return ordered[place + 1], ordered[place]
-
-
-def million_note(records: Records) -> str:
-    """Return how far the others get, and what label accuracy says on these rows."""
-    peers = peers_of(records, "million")
-    kinds = {kind: found for kind, found in kinds_of(peers).items() if found}
-    most = {kind: max(quality(found, WINNER) for found in settings) for kind, settings in kinds.items()}
-    short = sorted((kind for kind in KINDS if most.get(kind, 1) < SHARE), key=lambda kind: -most[kind])
-    stops = ", ".join(f"{kind} at {percent(most[kind])}" for kind in short)
-    everything = [found for settings in peers.values() for found in settings]
-    by_label = quickest(everything, "us_batch1", SHARE)
-    exact = everything[0]["exact_accuracy"]
-    assert by_label is not None
-    return (
-        f"At any setting, these find fewer of the exact winners of a million such rows: {stops}. The default is probed "
-        "tables there, which `for_problem` picks without "
-        "seeing the rows; `tune` looks at them and tries the cells. Label accuracy says little on this set: the exact "
-        f"product itself is right in {percent(exact)} of the queries, and a method that misses the long rows scores "
-        f"more; by that rule {by_label['peer']} is the fastest, with {percent(by_label[WINNER])} of the winners. All "
-        f"settings are on the {PAGE}."
-    )
-
-
-def cells_block(records: Records) -> str:
-    """Return the scan with and without cells."""
-    cells = peers_of(records, "wordnet")["manyclass cells"]
-    right, asked = round(cells[0]["exact_accuracy"] * cells[0]["queries"]), cells[0]["queries"]
-    build = {peer: peers_of(records, "wordnet")[f"manyclass {peer}"][-1]["build_seconds"] for peer in ("scan", "cells")}
-    return "\n\n".join([
-        f"WordNet glosses ({whole(wordnet.SYNSETS)} × {wordnet.WIDTH}, 256 bits, {wordnet.SYNSETS // 256} cells; "
-        f"{machine_in_words(records)}), µs per query in batches of 1000 / one at a time, label accuracy kept, and how "
-        "often the winner is the exact one:",
-        as_markdown(cells_table(records)),
-        f"Label accuracy rests on the {right} queries that the exact product gets right, so that one of them is "
-        f"{1 / right:.2%}; winners are compared on all {whole(asked)}. With 300 candidates most cells are "
-        f"scanned, and they gain nothing. Building takes {number(build['cells'])} seconds instead of "
-        f"{number(build['scan'])}.",
-    ])  # fmt: skip
+    """Return time per query at each size, in batches and one at a time, for both kinds of rows."""
+    told = []
+    for rows_of in growth.ROWS:
+        line = growth_lines(records, rows_of).get(growth.CHOSEN)
+        if line:
+            sizes, batch, single = (
+                _listed([say(found) for found in line])
+                for say in (_size, lambda found: number(found["us_batch"]), lambda found: number(found["us_single"]))
+            )
+            least = percent(min(found[WINNER] for found in line))
+            told.append(f"With {sizes} classes ({rows_of}, at least {least} of the winners found) a query takes "
+                        f"{batch} µs in batches and {single} µs one at a time.")  # fmt: skip
+    return " ".join(told)
 
 
 def crossover_block(records: Records) -> str:
-    """Return both pipelines by the number of classes, and what tables do not see."""
-    peers = peers_of(records, "million")
-    tables = max(quality(found, WINNER) for found in peers["manyclass default"])
-    scan = next(found for found in peers["manyclass scan"] if quality(found, WINNER) >= SHARE)
-    return "\n\n".join([
-        "Made rows with planted neighbours at cosine .8, 64 features, recall of at least .9 "
-        f"({machine_in_words(records)}), µs per query in batches / one at a time:",
-        as_markdown(growth_table(records)),
-        "At the smallest of these sizes they are level. `for_problem` changes over at 400,000 classes, without seeing "
-        "the rows; `tune` measures both on yours.",
-        f"Tables see directions, not lengths. On {whole(FULL.million[0])} rows of very unequal norm (lognormal, sigma "
-        ".5) the exact winner is mostly a long row. Probed tables find the class a query was made from, but at most "
-        f"{percent(tables)} of the exact winners, at any number of candidates; a scan of 256 bits finds "
-        f"{percent(scan[WINNER])} with {scan['setting']['candidates']} candidates, in {number(scan['us_batch1000'])} "
-        f"µs per query in {BATCHES['us_batch1000']}. For such rows pass `HashConfig.flat_sketch(256)`, or let `tune` "
-        "choose.",
-    ])  # fmt: skip
+    """Return the pipelines by the number of classes."""
+    tables = [growth_table(records, rows_of) for rows_of in growth.ROWS]
+    blocks = [f"{table.caption}\n\n{as_markdown(Table(table.columns, table.rows, '', table.align))}"
+              for table in tables if table.rows]  # fmt: skip
+    machine = f"Made rows of {growth.FEATURES} features, the fewest candidates that find {growth.SHARE:.0%} of the " \
+              f"exact winners ({machine_in_words(records)})."  # fmt: skip
+    return "\n\n".join([machine, *blocks]) if blocks else ""
 
 
 def bands_block(records: Records) -> str:
     """Return what bands and candidates do, as two figures and a paragraph."""
-    bands = {found["bands"]: found for found in lines_of(records, "bands", "bands")["paper, K=30"]}
+    bands = {found["bands"]: found for found in lines_of(records, "bands", "bands").get("paper, K=30", [])}
     lines = lines_of(records, "candidates", "candidates")
+    if not {125, 1000} <= bands.keys() or not lines:
+        return ""
     at_30 = {name: next(found for found in line if found["candidates"] == 30) for name, line in lines.items()}
     classes, features = FULL.layer
     return "\n\n".join([
@@ -146,24 +174,25 @@ def bands_block(records: Records) -> str:
 
 
 def growth_block(records: Records) -> str:
-    """Return the figure of growth and the exponents."""
-    lines = lines_of(records, "growth", "classes")
-    tables, scan = lines["probed tables"], lines["flat scan"]
-    return "\n\n".join([
-        f"![Time per query as classes grow]({RESULTS}/figures/growth.png)",
-        f"From {_size(tables[0])} to {_size(tables[-1])} classes the time of probed tables grows with exponent "
-        f"{exponent(tables, 'us_batch'):.2f} in batches and {exponent(tables, 'us_batch1'):.2f} one at a time, that of "
-        f"the flat scan with {exponent(scan, 'us_batch'):.2f} and {exponent(scan, 'us_batch1'):.2f}.",
-    ])  # fmt: skip
+    """Return the figures of growth and the exponents."""
+    blocks = []
+    for rows_of in growth.ROWS:
+        lines = growth_lines(records, rows_of)
+        if lines and all(len(line) > 1 for line in lines.values()):
+            some = next(iter(lines.values()))
+            told = "; ".join(f"{name}: {exponent(line, 'us_batch'):.2f} in batches, {exponent(line, 'us_single'):.2f} "
+                             "one at a time" for name, line in lines.items())  # fmt: skip
+            blocks += [
+                f"![Time per query as classes grow]({RESULTS}/figures/growth_{rows_of.replace(' ', '_')}.png)",
+                f"From {_size(some[0])} to {_size(some[-1])} classes of {rows_of} time grows with the exponents: "
+                f"{told}.",
+            ]
+    return "\n\n".join(blocks)
 
 
 def _size(found: Record) -> str:
     return whole(found["classes"])
 
 
-def _batch_time(found: Record) -> str:
-    return number(found["us_batch"])
-
-
 def _listed(words: list[str]) -> str:
-    return f"{', '.join(words[:-1])} and {words[-1]}"
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

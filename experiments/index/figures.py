@@ -6,15 +6,16 @@ from pathlib import Path
 from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, save, series_style
 from experiments.frame.page import Figure
 from experiments.frame.records import Record
+from experiments.index.growth import FEATURES
 from experiments.index.tables import exponent
 
 Lines = Mapping[str, list[Record]]
 
 
-def draw_growth(lines: Lines, folder: Path) -> Figure:
+def draw_growth(lines: Lines, folder: Path, rows_of: str) -> Figure:
     """Draw µs per query, in batches and one at a time, against classes."""
     figure, axes = canvas(2, width=12, height=4.6, sharey=True)
-    fields = {"us_batch": "in batches", "us_batch1": "one at a time"}
+    fields = {"us_batch": "in batches", "us_single": "one at a time"}
     for axis, (field, title) in zip(axes, fields.items(), strict=True):
         drawn = [
             Line(_named(peer, line, field), [found["classes"] for found in line], [found[field] for found in line],
@@ -25,11 +26,12 @@ def draw_growth(lines: Lines, folder: Path) -> Figure:
         sizes = sorted({found["classes"] for line in lines.values() for found in line})
         axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes[0].set_ylabel("µs per query")
+    name = f"growth_{rows_of.replace(' ', '_')}"
     return Figure(
-        "growth", save(figure, folder, "growth"),
-        "Planted neighbours at cosine .8, 64 features; as many candidates as it takes to find nine in ten. Beside each "
-        "line, the power of the number of classes with which its time grows.",
-        "Time per query against the number of classes",
+        name, save(figure, folder, name),
+        f"{rows_of.capitalize()}, {FEATURES} features; as many candidates as it takes to find the winner of nine "
+        "queries in ten. Beside each line, the power of the number of classes with which its time grows.",
+        f"Time per query against the number of classes, {rows_of}",
     )  # fmt: skip
 
 

@@ -1,67 +1,16 @@
-"""The index alone, one thing changed at a time: the number of classes, of bands [M], of candidates [K]."""
+"""The paper's pipeline, one knob at a time: the number of bands [M], of candidates [K]."""
 
-from collections.abc import Callable, Iterable
-from functools import partial
-from time import perf_counter
+from collections.abc import Callable
 
-from experiments.datasets.made_rows import planted
 from experiments.frame.stages import Run
 from experiments.peers.manyclass_peer import Manyclass
 from experiments.peers.measuring import measure_setting
 from experiments.peers.problem import Problem
-from experiments.peers.timing import time_call
 from manyclass.config import HashConfig
-from manyclass.index import ClassIndex
 
 BANDS = (16, 32, 64, 125, 250, 500, 1000, 2000)
 QUICK_BANDS = (16, 64, 250)
 CANDIDATES = (10, 30, 100, 300, 1000, 3000)
-LADDER = (10, 12, 15, 18, 22, 26, 30, 40, 60, 100, 200)  # candidates tried until the recall is reached
-RECALL = 0.9
-SINGLES = 200  # queries that are asked one at a time
-
-
-def run_growth(run: Run, sizes: Iterable[int]) -> None:
-    """Write a record per size and pipeline: the fewest candidates that reach the recall, and the time they take.
-
-    Planted neighbours at cosine .8, 64 features.
-    """
-    for classes in sizes:
-        configs = {
-            "flat scan": HashConfig.flat_sketch(64),
-            "probed tables": HashConfig.probed_tables(classes, 64, sketch_bits=64),
-        }
-        key = {"stage": "growth", "kind": "result", "classes": classes}
-        missing = {name: config for name, config in configs.items() if not run.records.done(peer=name, **key)}
-        if missing:
-            run.console.print(f"  {classes:,} classes", highlight=False)
-            problem = planted(classes)
-            for name, config in missing.items():
-                run.records.write(**key, peer=name, stages=config.pipeline, **_reaching(run, problem, config))
-
-
-def _reaching(run: Run, problem: Problem, config: HashConfig) -> dict[str, float]:
-    start = perf_counter()
-    index = ClassIndex.build(problem.rows, config=config, threads=run.options.threads)
-    build_seconds = perf_counter() - start
-    queries, singles = problem.queries, problem.queries[:SINGLES]
-    for candidates in LADDER:
-        found = index.search(queries, 1, candidates=candidates, threads=run.options.threads).classes[:, 0]
-        recall = float((found == problem.labels).mean())
-        if recall >= RECALL:
-            break
-    search = partial(index.search, k=1, candidates=candidates, threads=run.options.threads)
-    least = 0.02 if run.options.quick else 0.5
-    batch = time_call(lambda: search(queries), min_seconds=least)
-    single = time_call(lambda: [search(query) for query in singles], min_seconds=least)
-    return {
-        "candidates": candidates,
-        "recall": recall,
-        "us_batch": batch / len(queries) * 1e6,
-        "us_batch1": single / len(singles) * 1e6,
-        "build_seconds": build_seconds,
-        "bytes_per_class": sum(size for part, size in index.memory_report().items() if part != "rows"),
-    }
 
 
 def run_bands(run: Run, layer: Callable[[], Problem]) -> None:

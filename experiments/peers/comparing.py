@@ -123,11 +123,12 @@ def _recorded(run: Run, stage: str, kind: str, peer: Peer, **fields: object) -> 
 
 def _covered(run: Run, stage: str, peer: Peer, setting: Setting) -> bool:
     """Return whether a setting that is no larger in any knob already loses nothing: this one can only be slower."""
-    smaller = [other for other in peer.settings() if _no_larger(other, setting)]
+    smaller = [other for other in peer.settings() if no_larger(other, setting)]
     return any(_recorded(run, stage, "result", peer, setting=other, nothing_lost=True) for other in smaller)
 
 
-def _no_larger(smaller: Setting, setting: Setting) -> bool:
+def no_larger(smaller: Setting, setting: Setting) -> bool:
+    """Return whether one setting is another, and larger in no knob: it can only be quicker."""
     return smaller != setting and all(
         not isinstance(value, str) and smaller[knob] <= value for knob, value in setting.items()
     )

@@ -46,12 +46,14 @@ class FaissPeer(Peer):
 
 
 class FaissHNSW(FaissPeer):
-    """A navigable graph with 32 links per class. Rows cannot be changed in place."""
+    """A navigable graph, by default with 32 links per class. Rows cannot be changed in place."""
 
-    name = "faiss HNSW32"
+    def __init__(self, classes: int, features: int, threads: int = 2, links: int = 32) -> None:
+        super().__init__(classes, features, threads)
+        self.name = f"faiss HNSW{links}"
 
     def factory(self, columns: int) -> str:
-        return "HNSW32"
+        return self.name.removeprefix("faiss ")
 
     def settings(self) -> list[Setting]:
         return [{"ef": ef} for ef in (10, 16, 32, 64, 128, 256, 512, 1024)]
@@ -92,15 +94,22 @@ class FaissRaBitQ(FaissFlatPQ):
 class FaissIVFPQ(FaissFlatPQ):
     """Cells of k-means, 4-bit codes inside the cells probed, then exact logits.
 
-    most_probed: share of the cells at which its settings end.
+    most_probed: share of the cells at which its settings end. per_root: cells as a multiple of the square root of the
+    classes; faiss's advice is one to four.
     """
 
     def __init__(
-        self, classes: int, features: int, threads: int = 2, dims_per_code: int = 4, most_probed: float = 0.5
+        self,
+        classes: int,
+        features: int,
+        threads: int = 2,
+        dims_per_code: int = 4,
+        most_probed: float = 0.5,
+        per_root: float = 2.0,
     ) -> None:
         super().__init__(classes, features, threads, dims_per_code)
         self.most_probed = most_probed
-        self.cells = 2 ** round(np.log2(2 * classes**0.5))  # faiss's advice is one to four times the root
+        self.cells = 2 ** round(np.log2(per_root * classes**0.5))
         self.name = f"faiss IVF{self.cells},PQ{{d/{dims_per_code}}}x4fs,RFlat"
 
     def factory(self, columns: int) -> str:

@@ -6,17 +6,20 @@ from experiments.peers.peer import Floats, Ids, Peer, Setting, Widened
 
 
 class Hnswlib(Peer):
-    """A navigable graph with 16 links per class."""
+    """A navigable graph, by default with 16 links per class. effort: the length of the lists while it is built."""
 
-    name = "hnswlib M=16"
     install = "pip install 'hnswlib>=0.8'"
+
+    def __init__(self, classes: int, features: int, threads: int = 2, links: int = 16, effort: int = 200) -> None:
+        super().__init__(classes, features, threads)
+        self.name, self.links, self.effort = f"hnswlib M={links}", links, effort
 
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import hnswlib
 
         self.widened = Widened(rows, bias)
         self.index = hnswlib.Index(space="ip", dim=self.widened.columns)
-        self.index.init_index(max_elements=self.classes, M=16, ef_construction=200, random_seed=0)
+        self.index.init_index(max_elements=self.classes, M=self.links, ef_construction=self.effort, random_seed=0)
         self.index.add_items(self.widened.rows, np.arange(self.classes), num_threads=self.threads)
 
     def settings(self) -> list[Setting]:

@@ -19,6 +19,9 @@ class Peer(ABC):
 
     name: str
     install = ""  # how to get the library it needs; empty where manyclass itself brings it
+    takes_queries = False  # whether a sample of queries can teach it something
+    sample: Floats | None = None  # that sample, set before `build`; None: build from the rows alone
+    judged_queries: int | None = None  # so many suffice to judge it; None: ask all
 
     def __init__(self, classes: int, features: int, threads: int = 2) -> None:
         self.classes = classes
@@ -55,12 +58,13 @@ class Widened:
 
     The column is made as large as the others, and the queries' with it as much larger than 1: logits stay the same,
     and where a library compares rows with each other, to link or to group them, the bias does not outweigh them all.
-    Columns of zeros fill up to a multiple of `multiple`: product quantizers split the columns evenly.
+    Columns of zeros fill up to a multiple of `multiple`, as product quantizers split columns evenly, and to `least`.
     """
 
-    def __init__(self, rows: Floats, bias: Floats | None, multiple: int = 1) -> None:
+    def __init__(self, rows: Floats, bias: Floats | None, multiple: int = 1, least: int = 1) -> None:
         self.features = int(rows.shape[1])
-        self.columns: int = -(-(self.features + (bias is not None)) // multiple) * multiple
+        needed = max(least, self.features + (bias is not None))
+        self.columns: int = -(-needed // multiple) * multiple
         self.scale = 1.0 if bias is None else _power_of_two(_size(bias) / (_size(rows) or 1.0))
         self.rows: Floats = np.zeros((len(rows), self.columns), np.float32)
         self.rows[:, : self.features] = rows

@@ -6,12 +6,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from experiments.peers.exact_best import ExactBest, exact_best
 from experiments.peers.peer import Floats, Ids
 from manyclass.errors import InputError
-from manyclass.quality import ExactAnswer, exact_answer
 
 DEPTH = 10  # exact best classes that are known of every query
-QUERIES_AT_ONCE = 1024
 
 
 @dataclass
@@ -47,20 +46,25 @@ class Problem:
     def features(self) -> int:
         return int(self.rows.shape[1])
 
+    def first(self, count: int) -> "Problem":
+        """Return the same rows with so many of the queries, and their exact answers if they are known."""
+        if count >= len(self.queries):
+            return self
+        part = Problem(self.rows, self.bias, self.queries[:count], self.labels[:count])
+        if "exact" in vars(self):
+            part.exact = self.exact.first(count)
+        return part
+
+    def halves(self) -> "Halves":
+        """Return the same rows with the first half of the queries, to choose settings by, and with the second."""
+        middle = len(self.queries) // 2
+        first, second = slice(middle), slice(middle, None)
+        return Halves(*(Problem(self.rows, self.bias, self.queries[of], self.labels[of]) for of in (first, second)))
+
     @cached_property
-    def exact(self) -> ExactAnswer:
+    def exact(self) -> ExactBest:
         """The exact top-10 of every query, computed once. Cost: queries × classes × features."""
-        best = min(DEPTH, self.classes)
-        bias = np.zeros(self.classes, np.float32) if self.bias is None else self.bias
-        parts = [
-            exact_answer(self.rows, bias, self.queries[start : start + QUERIES_AT_ONCE], best)
-            for start in range(0, len(self.queries), QUERIES_AT_ONCE)
-        ]
-        return ExactAnswer(
-            np.vstack([part.classes for part in parts]),
-            np.vstack([part.logits for part in parts]),
-            np.concatenate([part.normalizer for part in parts]),
-        )
+        return exact_best(self.rows, self.bias, self.queries, min(DEPTH, self.classes))
 
     @cached_property
     def exact_accuracy(self) -> float:
@@ -87,3 +91,11 @@ class Problem:
         queries, rows = self.queries[positions], self.rows[classes]
         logits: npt.NDArray[np.float64] = np.einsum("qf,qf->q", queries, rows, dtype=np.float64)
         return logits if self.bias is None else logits + self.bias[classes]
+
+
+@dataclass(frozen=True)
+class Halves:
+    """One layer twice: settings are chosen on some queries and judged on others, which nobody saw before."""
+
+    calibration: Problem
+    judging: Problem

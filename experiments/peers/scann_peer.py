@@ -11,15 +11,25 @@ from experiments.peers.peer import Floats, Ids, Peer, Setting, Widened
 class Scann(Peer):
     """Google's ScaNN: cells of k-means, anisotropic 4-bit codes of 2 columns each, exact re-ranking.
 
-    to_all_leaves: whether its settings end with a search of all cells.
+    to_all_leaves: whether its settings end with a search of all cells. per_root: cells as a multiple of the square root
+    of the classes, which is what ScaNN's guide says. threshold: of the anisotropic loss.
     """
 
     name = "ScaNN"
     install = "pip install 'scann>=1.4'"
 
-    def __init__(self, classes: int, features: int, threads: int = 2, to_all_leaves: bool = False) -> None:
+    def __init__(
+        self,
+        classes: int,
+        features: int,
+        threads: int = 2,
+        to_all_leaves: bool = False,
+        per_root: float = 1.0,
+        threshold: float = 0.2,
+    ) -> None:
         super().__init__(classes, features, threads)
-        self.to_all_leaves = to_all_leaves
+        self.to_all_leaves, self.threshold = to_all_leaves, threshold
+        self.leaves = round(per_root * math.sqrt(classes))
 
     def build(self, rows: Floats, bias: Floats | None) -> None:
         import scann
@@ -29,14 +39,9 @@ class Scann(Peer):
             self.threads
         )
         builder = builder.tree(num_leaves=self.leaves, num_leaves_to_search=10, training_sample_size=250_000)
-        builder = builder.score_ah(2, anisotropic_quantization_threshold=0.2).reorder(100)
+        builder = builder.score_ah(2, anisotropic_quantization_threshold=self.threshold).reorder(100)
         self.index = builder.build(docids=list(range(self.classes)))
         self.index.set_num_threads(self.threads)
-
-    @property
-    def leaves(self) -> int:
-        """Return the number of cells, the square root of the classes as ScaNN's guide says."""
-        return round(math.sqrt(self.classes))
 
     def settings(self) -> list[Setting]:
         searched = [leaves for leaves in (5, 10, 20, 35, 50, 75, 100, 150, 250, 400, 1000) if leaves <= self.leaves]

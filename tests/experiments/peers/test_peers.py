@@ -2,18 +2,25 @@
 
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
 
 from experiments.peers import CONTESTANTS, Contestant, Peer
 from experiments.peers.bfloat16 import TorchBfloat16
+from experiments.peers.lorann_peer import Lorann
 from experiments.peers.peer import Widened
+from experiments.peers.rabitq_peers import RaBitQCells, SymphonyQG
+from experiments.peers.svs_peer import Svs
 
 CLASSES, FEATURES = 400, 24
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
-NAMES = [contestant(CLASSES, FEATURES, 1).name for contestant in CONTESTANTS]
+MORE = (Lorann, partial(Lorann, trained=False), RaBitQCells, partial(RaBitQCells, bits=8), SymphonyQG, Svs,
+        partial(Svs, half=True))  # fmt: skip
+ALL = (*CONTESTANTS, *MORE)
+NAMES = [contestant(CLASSES, FEATURES, 1).name for contestant in ALL]
 
 
 def arrays() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -28,6 +35,7 @@ def built(contestant: Contestant) -> tuple[Peer, np.ndarray, np.ndarray]:
     """Return the peer over the rows, the queries, and their exact winners."""
     peer = contestant(CLASSES, FEATURES, 1)
     rows, bias, queries = arrays()
+    peer.sample = queries if peer.takes_queries else None
     try:
         peer.build(rows, bias)
     except ImportError as absent:
@@ -35,7 +43,7 @@ def built(contestant: Contestant) -> tuple[Peer, np.ndarray, np.ndarray]:
     return peer, queries, (queries @ rows.T + bias).argmax(axis=1)
 
 
-@pytest.mark.parametrize("contestant", CONTESTANTS, ids=NAMES)
+@pytest.mark.parametrize("contestant", ALL, ids=NAMES)
 def test_the_widest_setting_finds_most_winners_with_their_bias(contestant: Contestant) -> None:
     peer, queries, winners = built(contestant)
     setting = peer.settings()[-1]
@@ -51,7 +59,7 @@ def test_the_widest_setting_finds_most_winners_with_their_bias(contestant: Conte
     assert peer.bytes_per_class() > 2 * FEATURES
 
 
-@pytest.mark.parametrize("contestant", CONTESTANTS, ids=NAMES)
+@pytest.mark.parametrize("contestant", ALL, ids=NAMES)
 def test_a_changed_row_is_found_where_the_peer_can_change_it(contestant: Contestant) -> None:
     peer, queries, _ = built(contestant)
     if not peer.update_one(7, 50 * queries[0]):
@@ -70,8 +78,8 @@ def test_the_names_that_logs_are_keyed_by() -> None:
 
 
 def test_the_list_loads_no_library() -> None:
-    heavy = '{"torch", "faiss", "hnswlib", "scann", "threadpoolctl", "rich"}'
-    program = f"import sys, experiments.peers.measuring, experiments.peers.exact; print({heavy} & set(sys.modules))"
+    heavy = '{"torch", "faiss", "hnswlib", "scann", "lorann", "rabitqlib", "svs", "threadpoolctl", "rich"}'
+    program = f"import sys, experiments.peers.measuring, experiments.peers.entries; print({heavy} & set(sys.modules))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "set()"
 

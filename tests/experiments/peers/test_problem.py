@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 from layer_cases import small_layer
 
-from experiments.peers import problem
+from experiments.peers import exact_best
 from experiments.peers.problem import Problem
 from manyclass.errors import InputError
 
 
 def test_exact_answers_are_those_of_the_dense_product(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problem, "QUERIES_AT_ONCE", 32)  # 90 queries: two whole chunks and a part
+    monkeypatch.setattr(exact_best, "QUERIES_AT_ONCE", 32)  # 90 queries: two whole parts and a third
+    monkeypatch.setattr(exact_best, "CLASSES_AT_ONCE", 128)  # 300 classes: two whole chunks and a third
+    monkeypatch.setattr(exact_best, "BLOCK", 8)
     layer = small_layer()
     logits = layer.queries @ layer.rows.T + layer.bias
     np.testing.assert_array_equal(layer.exact.classes, np.argsort(-logits, axis=1)[:, :10])
@@ -44,3 +46,21 @@ def test_the_accuracy_of_some_queries() -> None:
     right = layer.exact.classes[:, 0] == layer.labels
     assert layer.accuracy(layer.exact.classes[:, 0], right) == 1
     assert layer.accuracy(layer.exact.classes[:, 0], ~right) == 0
+
+
+def test_halves_share_the_rows_and_part_the_queries() -> None:
+    layer = small_layer()
+    halves = layer.halves()
+    assert halves.calibration.rows is layer.rows
+    assert halves.judging.bias is layer.bias
+    both = [halves.calibration.queries, halves.judging.queries]
+    np.testing.assert_array_equal(np.concatenate(both), layer.queries)
+    np.testing.assert_array_equal(halves.judging.labels, layer.labels[45:])
+
+
+def test_the_first_queries_keep_their_exact_answers() -> None:
+    layer = small_layer()
+    assert "exact" not in vars(layer.first(10))
+    known = layer.exact.classes
+    assert layer.first(10).exact.classes.base is known
+    assert layer.first(1000) is layer

@@ -8,7 +8,8 @@ import pytest
 from experiments.datasets import wordnet
 from experiments.datasets.cache import cached_arrays
 from experiments.datasets.imagenet_like import imagenet_like
-from experiments.datasets.made_rows import planted, unequal_norms
+from experiments.datasets.made_rows import off_centre, planted, unequal_norms
+from experiments.datasets.missing import MissingDataError
 
 LINE = (
     "00001740 03 n 02 entity 0 living_thing 1 000 | that which is perceived; something like a \"thing\" that exists; "
@@ -32,6 +33,15 @@ def test_rows_of_unequal_norm_have_a_bias_and_halved_queries() -> None:
     assert 0 < problem.exact_accuracy < 1
 
 
+def test_queries_off_centre_have_a_large_mean_and_few_strong_directions() -> None:
+    problem = off_centre(2000, 64, 500)
+    lengths = np.linalg.norm(problem.queries, axis=1)
+    assert 0.5 < np.linalg.norm(problem.queries.mean(axis=0)) / lengths.mean() < 0.8
+    variances = np.sort(np.linalg.eigvalsh(np.cov(problem.queries.T)))[::-1]
+    assert variances[:8].sum() > 0.9 * variances.sum()
+    assert 0.2 < problem.exact_accuracy < 0.9
+
+
 def test_the_layer_like_a_trained_one_is_sparse_and_mostly_right() -> None:
     problem = imagenet_like(300, 128, queries=100)
     assert problem.rows.shape == (300, 128)
@@ -50,7 +60,7 @@ def test_a_gloss_is_parted_into_definition_and_examples() -> None:
 def test_what_is_missing_is_said_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path))
     monkeypatch.setenv("MANYCLASS_CACHE", str(tmp_path / "cache"))
-    with pytest.raises(wordnet.MissingDataError, match=r"no WordNet in .*; apt-get install wordnet-base"):
+    with pytest.raises(MissingDataError, match=r"no WordNet in .*; apt-get install wordnet-base"):
         wordnet.wordnet()
     assert not (tmp_path / "cache").exists()
     assert wordnet.needs()[0].found is None
