@@ -85,8 +85,5 @@ def _measured(run: Run, halves: Halves, sample: Floats | None) -> dict[str, Any]
 
 def told_by(index: ClassIndex) -> dict[str, Any]:
     """Return what the index says of itself: its report in words, and the agreement it expects at its candidates."""
-    report = getattr(index, "report", None)
-    if report is None:
-        return {"report": None, "expected": None}
-    told = report()
-    return {"report": str(told), "expected": getattr(told, "expected", None)}
+    report = index.report()
+    return {"report": str(report), "expected": report.kept}

@@ -1,6 +1,5 @@
 """This library beside the others."""
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,7 @@ def self_configured(rows: Floats, bias: Floats | None, queries: Floats | None, t
 
     wish: target, metric, k, optimize or memory, as `build` takes them.
     """
-    known = inspect.signature(ClassIndex.build).parameters
-    told = {name: value for name, value in {"queries": queries, **wish}.items() if name in known}
-    return ClassIndex.build(rows, bias=bias, threads=threads, **told)
+    return ClassIndex.build(rows, bias=bias, queries=queries, threads=threads, **wish)
 
 
 class Manyclass(Peer):

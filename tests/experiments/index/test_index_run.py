@@ -35,7 +35,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
 ) -> None:
     tiny = replace(
         sizes.QUICK,
-        made=dict.fromkeys(LAYERS, (600, 64, 120)),
+        made=dict.fromkeys(LAYERS, (600, 64, 160)),
         entries=(
             Entry(OURS, {"as build chooses": SelfConfigured}),
             Entry("another", {"scan": partial(Manyclass, pipeline="scan")}),
