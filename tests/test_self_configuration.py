@@ -11,11 +11,12 @@ from cases import Array
 
 import manyclass as mc
 from manyclass import ClassIndex, HashConfig
+from manyclass._judge import _drift
 from manyclass._plans import LADDER, MOST_CANDIDATES, scanning, work
 from manyclass._query_sample import FEWEST, parted, stand_ins
 from manyclass._winner_ranks import ranks, share_within, trial
 from manyclass.quality import exact_answer, exact_best
-from manyclass.report import Measured
+from manyclass.report import Measured, Report
 
 CLASSES, FEATURES = 6000, 64
 
@@ -258,17 +259,13 @@ def test_the_report_reads_well_and_its_numbers_survive_json(learned: ClassIndex)
     assert all(step.batch_microseconds is None for step in restored.expected)
 
 
-def test_queries_that_drift_within_the_sample_are_noticed(layer: tuple[Array, Array]) -> None:
-    rows, bias = layer
-    rng = np.random.default_rng(4)
-    easy = 30 * rows[rng.integers(len(rows), size=1500)]
-    hard = rng.normal(size=(1500, FEATURES)) * 1 / np.geomspace(1, 0.02, FEATURES)
-    queries = np.concatenate([easy, hard]).astype(np.float32)
-    index = ClassIndex.build(rows, bias=bias, queries=queries, memory=40 * len(rows))
-    if index.report().kept is not None and index.measured.drift is not None:
-        early, late = index.measured.drift
-        assert early > late
-        assert any("drift" in warning for warning in index.report().warnings)
+def test_what_early_and_late_queries_keep_is_told_where_it_differs() -> None:
+    early, late = np.ones(400), np.resize([1.0, 1.0, 1.0, 0.0], 400)
+    assert _drift(np.concatenate([early, late])) == (1.0, 0.75)
+    assert _drift(np.concatenate([late, late])) is None
+    assert _drift(np.ones(1)) is None
+    warned = Report(HashConfig.flat_sketch(64), 9, 4, Measured(queries="real", drift=(1.0, 0.75)), 8.0)
+    assert any("drift" in warning for warning in warned.warnings)
 
 
 @pytest.mark.parametrize("bits", [128, 512])

@@ -32,6 +32,7 @@ class Refused:
 
 
 VALUE, TYPE = Refused(mc.InputError), Refused(mc.InputTypeError)
+SAMPLE = np.random.default_rng(2).normal(size=(100, FEATURES)).astype(np.float32)
 EXACT = "exact"  # expect the answer of the dense float64 layer
 
 
@@ -402,6 +403,17 @@ SINGLES: list[Single] = [
     ("rebind", "too few rows", "rows", lambda w: w.index.rebind(ROWS[:-1]), VALUE),
     ("rebind", "too many rows", "rows", lambda w: w.index.rebind(np.concatenate([ROWS, ROWS])), VALUE),
     ("rebind", "other features", "rows", lambda w: w.index.rebind(ROWS[:, :-1].copy()), VALUE),
+    ("lengthen", "too few rows", "rows", lambda w: w.index.lengthen(ROWS[:-1]), VALUE),
+    ("lengthen", "other features", "rows", lambda w: w.index.lengthen(ROWS[:, :-1].copy()), VALUE),
+    ("adapt", "a sample", "queries", lambda w: w.index.adapt(SAMPLE), EXACT),
+    ("adapt", "too few queries", "queries", lambda w: w.index.adapt(QUERIES), VALUE),
+    ("adapt", "NaN", "queries", lambda w: w.index.adapt(with_value(SAMPLE, np.nan)), VALUE),
+    ("adapt", "other features", "queries", lambda w: w.index.adapt(SAMPLE[:, :-1]), VALUE),
+    ("adapt", "whole numbers", "queries", lambda w: w.index.adapt([1, 2, 3]), TYPE),
+    ("adapt", "no threads", "threads", lambda w: w.index.adapt(SAMPLE, threads=0), VALUE),
+    ("build", "too few queries", "queries", lambda w: rebuilt(w, queries=QUERIES), VALUE),
+    ("build", "impossible target", "target", lambda w: rebuilt(w, target=2), Refused(mc.ManyclassError)),
+    ("build", "unknown metric", "metric", lambda w: rebuilt(w, metric="top5"), VALUE),
     ("build", "no classes", "rows", lambda w: rebuilt(w, rows=np.empty((0, FEATURES), np.float32), bias=None), EXACT),
     ("build", "config is a dict", "config", lambda w: rebuilt(w, config={"window": 16}), TYPE),
     ("build", "progress is a number", "progress", lambda w: rebuilt(w, progress=3), TYPE),
@@ -522,8 +534,8 @@ def test_every_input_gives_the_exact_answer_or_a_typed_error_and_no_change(
 def test_the_table_reaches_every_public_method() -> None:
     covered = {entry for _, _, entries in ENTRIES for entry, _, _ in entries} | {entry for entry, *_ in SINGLES}
     methods = {name for name, member in vars(ClassIndex).items() if callable(member) or isinstance(member, classmethod)}
-    # votes has its own test below; a report takes no input.
-    assert {name for name in methods if not name.startswith("_")} - covered == {"votes", "memory_report"}
+    # votes has its own test below; reports take no input.
+    assert {name for name in methods if not name.startswith("_")} - covered == {"votes", "memory_report", "report"}
 
 
 VOTE_VALUES = {name: value for name, value in VECTORS.items() if name not in ("broadcast", "fortran")}

@@ -15,6 +15,7 @@ from manyclass.errors import (
 )
 from manyclass.index import ClassIndex
 from manyclass.quality import Quality
+from manyclass.report import Report
 from manyclass.tuning import Tuned, tune
 
 
@@ -38,6 +39,7 @@ __all__ = [
     "InputTypeError",
     "ManyclassError",
     "Quality",
+    "Report",
     "TopK",
     "Tuned",
     "backend_info",

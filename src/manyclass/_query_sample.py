@@ -17,7 +17,6 @@ from manyclass._windows_and_signs import permutation, random_words
 from manyclass.errors import InputError
 
 FEWEST = 64  # queries: fewer say nothing of a share, nor of how they vary
-ENOUGH = 1000  # queries that resolve a target of .99
 MOST_TO_FIT, MOST_TO_CHOOSE, MOST_TO_JUDGE = 6000, 1000, 2000
 LEAST_CHOSEN, LEAST_JUDGED = 500, 750  # if there are as many: exact answers of more may take longer than a build
 EXACT_PRODUCTS = 6e10  # of query, class and feature: about a second or two of exact answers

@@ -38,7 +38,7 @@ def build_as_told(config: HashConfig, layer: Layer, queries: Floats | None) -> C
     if config.balance != "none":
         source = "real"
         if queries is None:
-            IndexState(HashConfig.exhaustive(), layer.features).build(layer.rows, None, layer.threads, None)  # as below
+            built(HashConfig.exhaustive(), replace(layer, progress=None), None)  # refuses rows that are not numbers
             queries, source = stand_ins(layer.rows, seed=0).fit, "stand-ins"
         balance = find_balance(layer.rows, queries, config, real=source == "real")
     state = built(config, layer, balance)

@@ -94,13 +94,15 @@ class Report:
         found: list[str] = []
         if not (self.config.bands or self.config.scan_bits):
             return found
-        if measured.queries == "stand-ins":
+        if not measured.expected:
+            found.append("nothing is known of what it keeps: no config was tried here. index.check(queries) measures")
+            if measured.queries == "stand-ins":
+                found.append("its balance was fitted to stand-ins made from the rows: give build real queries")
+        elif measured.queries == "stand-ins":
             found.append(
                 "measured on stand-ins made from the rows: real queries may be harder, and with a few thousand of "
                 "them, build(rows, queries=...), the index would be faster and this report true"
             )
-        elif measured.queries == "none":
-            found.append("nothing was measured: the config was given. index.check(queries) measures")
         if measured.expected and self.met is False:
             found.append(f"the target was missed: {self.kept:.4f} of {measured.target:g}; raise candidates or memory")
         if measured.queries == "real" and measured.expected:
