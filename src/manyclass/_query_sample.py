@@ -17,8 +17,8 @@ from manyclass._windows_and_signs import permutation, random_words
 from manyclass.errors import InputError
 
 FEWEST = 64  # queries: fewer say nothing of a share, nor of how they vary
-MOST_TO_FIT, MOST_TO_CHOOSE, MOST_TO_JUDGE = 6000, 1000, 2000
-LEAST_CHOSEN, LEAST_JUDGED = 500, 750  # if there are as many: exact answers of more may take longer than a build
+MOST_TO_FIT, MOST_TO_CHOOSE, MOST_TO_JUDGE = 6000, 1500, 2000
+LEAST_CHOSEN, LEAST_JUDGED = 1000, 1000  # if there are as many: of fewer, the luckiest of many settings may be chosen
 EXACT_PRODUCTS = 6e10  # of query, class and feature: about a second or two of exact answers
 FIT_STAND_INS, CHOOSE_STAND_INS, JUDGE_STAND_INS = 3000, 400, 400
 NOISE = 3.0  # of stand-ins, in lengths of a row
@@ -53,13 +53,13 @@ def checked_sample(name: str, queries: npt.ArrayLike, features: int) -> Floats:
 
 
 def parted(vectors: Floats, classes: int, seed: int) -> QuerySample:
-    """Return real queries in their parts, by lot: up to half to judge, up to an eighth to choose, the others to fit.
+    """Return real queries in their parts, by lot: up to half to judge, up to a quarter to choose, the others to fit.
 
     No more to choose and judge than exact answers are quickly found for.
     """
     order = permutation(seed, SPLIT, len(vectors))
     affordable = int(EXACT_PRODUCTS / max(1, classes * vectors.shape[1]))
-    choose = min(len(vectors) // 8, MOST_TO_CHOOSE, max(LEAST_CHOSEN, affordable // 2))
+    choose = min(len(vectors) // 4, MOST_TO_CHOOSE, max(LEAST_CHOSEN, affordable // 2))
     judge = min(len(vectors) // 2, MOST_TO_JUDGE, max(LEAST_JUDGED, affordable - choose))
     judged, chosen, fitted = np.split(order, [judge, judge + choose])
     in_order_given = np.sort(judged)
