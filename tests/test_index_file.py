@@ -181,7 +181,7 @@ def test_noise_is_refused(tmp_path: Path) -> None:
 def test_a_newer_format_and_another_kind_of_file_are_told_apart_from_damage(tmp_path: Path) -> None:
     path = tmp_path / "index.mc"
     content = bytearray(small_file(path))
-    struct.pack_into("<I", content, 8, 3)
+    struct.pack_into("<I", content, 8, 4)
     struct.pack_into("<I", content, 28, zlib.crc32(content[:28]))
     path.write_bytes(content)
     with pytest.raises(FileVersionError, match="upgrade manyclass"):
@@ -329,7 +329,7 @@ def test_a_file_without_classes_cannot_ask_for_many_features(tmp_path: Path) -> 
 # Old files
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_golden_file_gives_the_stored_answer(version: int) -> None:
     stored = json.loads((GOLDEN / f"index-v{version}.json").read_text())
     queries = np.array(stored["queries"], np.float32)
@@ -353,9 +353,10 @@ def test_the_golden_file_hashes_as_today() -> None:
     np.testing.assert_allclose(exported_sketch(index, "sketch")[1], factors, atol=2e-4)  # were 16-bit fractions
 
 
-def test_the_second_golden_file_goes_on_as_the_index_it_was_made_from() -> None:
-    """With cells, a mask, an outlier and a scan: all that format 2 added."""
-    index = ClassIndex.load(GOLDEN / "index-v2.mc")
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_later_golden_file_goes_on_as_the_index_it_was_made_from(version: int) -> None:
+    """With cells, a mask, an outlier and a scan, all that format 2 added; and with a balance, which format 3 added."""
+    index = ClassIndex.load(GOLDEN / f"index-v{version}.mc")
     before = {kind: exported_sketch(index, kind) for kind in ("scan", "sketch")}
     cells = exported_cells(index)
     index.refresh(slice(None))
@@ -366,6 +367,8 @@ def test_the_second_golden_file_goes_on_as_the_index_it_was_made_from() -> None:
         np.testing.assert_array_equal(left, right)
     assert 9 in index.state.core.outliers()
     assert index.state.core.bias()[11] == -np.inf
+    assert (index.state.balance is not None) == (version == 3)
+    assert index.measured.fitted == (64 if version == 3 else 0)
 
 
 def test_an_old_scan_with_cells_loads_from_its_fractions_and_radii(tmp_path: Path) -> None:
@@ -385,6 +388,6 @@ def test_an_old_scan_with_cells_loads_from_its_fractions_and_radii(tmp_path: Pat
     assert_same(integers(old, queries), integers(index, queries))
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_the_golden_files_are_small(version: int) -> None:
     assert (GOLDEN / f"index-v{version}.mc").stat().st_size < 20_000

@@ -462,8 +462,8 @@ def test_a_file_of_another_kind_is_refused_but_not_called_corrupt(path: Path) ->
 
 
 def test_a_newer_version_is_named(path: Path) -> None:
-    path.write_bytes(forge(b"whatever comes then", version=3))
-    with pytest.raises(FileVersionError, match=r"version 3.*upgrade"):
+    path.write_bytes(forge(b"whatever comes then", version=4))
+    with pytest.raises(FileVersionError, match=r"version 4.*upgrade"):
         read_sections(path, "test")
 
 

@@ -63,7 +63,9 @@ def find_balance(
     """Return the balance of rows (classes, features) with a sample of queries (count, features); None for no balance.
 
     real: whether the queries are some, or made from the rows: then they tell how queries may vary, not where they lie,
-    nor how long they are, and their mean is taken to be zero. Rows and queries that are far longer than nearly all others are left out. Cost: features³, once.
+    nor how long they are, and their mean is taken to be zero.
+
+    Rows and queries that are far longer than nearly all others are left out. Cost: features³, once.
     """
     if config.balance == "none":
         return None
@@ -85,7 +87,7 @@ def find_balance(
     query_map = _whole(to_coordinates * scales, QUERY_ELEMENT)
     kept = query_map[0] * query_map[1][:, None] / scales  # as it is after rounding
     # The rows' coordinates that make the product nearest to (x - μ)·w over the queries: exact where kept is invertible.
-    row_map = np.linalg.solve(kept @ covariance @ kept.T, kept @ covariance)
+    row_map: Doubles = np.linalg.solve(kept @ covariance @ kept.T, kept @ covariance)
     return _rounded(mean, centre, scales, to_coordinates, row_map)
 
 

@@ -17,6 +17,7 @@ from manyclass._section_file import BF16, read_sections, write_sections
 from manyclass._validation import ROW_TYPES
 from manyclass.config import MAX_CLASSES, MAX_FEATURES, HashConfig
 from manyclass.errors import CorruptFileError, ManyclassError
+from manyclass.report import Measured
 
 if TYPE_CHECKING:
     from manyclass.index import ClassIndex
@@ -40,6 +41,8 @@ def index_settings(index: "ClassIndex") -> dict[str, Any]:
     """Return the few numbers an index is made of beside its arrays."""
     state, config = index.state, index.config
     meta: dict[str, Any] = {"config": asdict(config), "features": index.features, "classes": index.classes}
+    if index.measured.queries != "none":
+        meta["measured"] = index.measured.as_dict()
     if config.scan_bits:
         meta["scan_scales"] = list(state.core.scan_scales())
     if state.centres is not None:
@@ -96,7 +99,10 @@ def restore_index(
     config = _config(meta["config"])
     _check_size(config, stored_bytes)
     state = _restored_state(config, meta, arrays, threads)
-    return cls(state, _names(arrays, state.classes) if "names" in arrays else None)
+    index = cls(state, _names(arrays, state.classes) if "names" in arrays else None)
+    if "measured" in meta:
+        index.measured = Measured.from_dict(meta["measured"])
+    return index
 
 
 def _config(settings: dict[str, Any]) -> HashConfig:

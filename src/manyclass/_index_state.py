@@ -199,7 +199,8 @@ def likeliest_by_norm_and_bias(state: IndexState) -> tuple[Ids, float, float]:
     if not len(norms):
         return visible, 0.0, -np.inf
     # A class unrelated to the query reaches about |x||w| 4/sqrt(features); take |x| to be a typical row's.
-    scale = float(np.median(norms[visible] if len(visible) else norms)) * 4 / float(np.sqrt(state.config.width(state.features)))
+    typical = float(np.median(norms[visible] if len(visible) else norms))
+    scale = typical * 4 / float(np.sqrt(state.config.width(state.features)))
     reach = norms[visible] * scale + leads[visible]
     best = np.argsort(-reach, kind="stable")[: 2 * state.config.always]
     floor = float(reach[best[-1]]) if len(best) == 2 * state.config.always else -np.inf

@@ -1,9 +1,11 @@
 """What an index knows of itself: what it chose, on what, and what to expect of it."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from manyclass.config import HashConfig
+
+COUNTS = ("given", "fitted", "chosen_on", "judged_on", "classes", "k")
 
 
 @dataclass(frozen=True)
@@ -47,9 +49,26 @@ class Measured:
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> "Measured":
         """Return what `as_dict` wrote down. Raises TypeError, ValueError or KeyError where it is something else."""
-        steps = tuple(Expected(int(c), float(a), float(r)) for c, a, r in plain["expected"])
-        drift = None if plain["drift"] is None else (float(plain["drift"][0]), float(plain["drift"][1]))
-        return cls(**{**plain, "expected": steps, "drift": drift})
+        steps = tuple(Expected(_whole(c), _share(a), _share(r)) for c, a, r in plain["expected"])
+        drift = None if plain["drift"] is None else (_share(plain["drift"][0]), _share(plain["drift"][1]))
+        if plain["queries"] not in ("real", "stand-ins", "none") or plain["metric"] not in ("top1", "recall"):
+            raise ValueError("what was measured has unknown words")
+        counts = {name: _whole(plain[name]) for name in COUNTS}
+        if set(plain) != {entry.name for entry in fields(cls)} or not isinstance(plain["chosen"], bool):
+            raise ValueError("what was measured has other parts")
+        return cls(**{**plain, **counts, "target": _share(plain["target"]), "expected": steps, "drift": drift})
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+def _share(value: Any) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{value!r} is no share")
+    return float(value)
 
 
 @dataclass(frozen=True)

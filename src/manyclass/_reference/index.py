@@ -68,7 +68,8 @@ class Index:
         if permutations is not None and offsets is not None:
             self.elements = window_elements(permutations, offsets, bands)
             self.code_bits = offsets.shape[2].bit_length() - 1
-        self.width, self.balance = width, None
+        self.width = width
+        self.balance: Balance | None = None
         self._bias = self._norms = self._leads = np.zeros(0, np.float32)
         self._removed = np.zeros(0, np.uint8)
         self._always: dict[int, float] = {}  # more than are wanted, so that the next ones are known: id and reach

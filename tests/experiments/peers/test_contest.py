@@ -63,10 +63,10 @@ def test_every_entry_is_judged_or_missing_and_a_second_run_adds_nothing(tmp_path
     hold_contest(run, "here", layer, SMALL, seconds=60)
     judged = judged_of(run.records, "here")
     assert judged.keys() == {OURS, EXACT}
-    assert all(one.keys() >= FIELDS and one["queries"] == 45 for found in judged.values() for one in found)
+    assert all(one.keys() >= FIELDS and one["queries"] == 80 for found in judged.values() for one in found)
     assert all(one["floor_single"] > 0 < one["floor_batch"] for one in judged[OURS])
     assert {one["build"] for one in judged[OURS]} == {"target 0.9", "scan"}
-    assert {one["sample"] for one in judged[OURS]} == {45, 0}
+    assert {one["sample"] for one in judged[OURS]} == {80, 0}
     closed = run.records.select(stage="here", kind="entry")
     assert [(one["builds"], one["offered"]) for one in closed] == [(2, 2), (1, 1), (1, 1)]
     assert "not installed was not there" in remarks(run.records, "here")[0].text
