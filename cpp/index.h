@@ -183,7 +183,7 @@ private:
     std::optional<Cells> cells_;
     std::vector<float> bias_, norms_;  // norms: of the coordinates
     std::vector<float> mean_logits_;   // with a balance only
-    std::vector<uint8_t> removed_;  // empty until a class is removed
+    std::vector<uint8_t> removed_;     // empty until a class is removed
     AlwaysCandidates always_;
     std::vector<float> vote_weights_;
     mutable IndexLock lock_;

@@ -12,7 +12,7 @@ constexpr size_t kSketchStep = 32;                 // sketch bits are a multiple
 constexpr size_t kMaxSketchBits = 4096;            // raw scores, up to 7 per bit, are 16-bit
 constexpr size_t kMaxCells = 65'535;               // the number of a cell is 16-bit
 constexpr size_t kMaxCellFeatures = 65'536;        // more could overflow the 32-bit products with centres
-constexpr size_t kMaxBalancedFeatures = 8192;       // more could overflow the 32-bit products that make coordinates
+constexpr size_t kMaxBalancedFeatures = 8192;      // more could overflow the 32-bit products that make coordinates
 constexpr size_t kMaxThreads = 255;                // the thread pool counts helpers in eight bits
 
 }  // namespace manyclass

@@ -87,7 +87,7 @@ def find_balance(
     query_map = _whole(to_coordinates * scales, QUERY_ELEMENT)
     kept = query_map[0] * query_map[1][:, None] / scales  # as it is after rounding
     # The rows' coordinates that make the product nearest to (x - μ)·w over the queries: exact where kept is invertible.
-    row_map: Doubles = np.linalg.solve(kept @ covariance @ kept.T, kept @ covariance)
+    row_map = np.linalg.solve(kept @ covariance @ kept.T, kept @ covariance).astype(np.float64)
     return _rounded(mean, centre, scales, to_coordinates, row_map)
 
 
