@@ -10,7 +10,7 @@ from experiments.frame.stages import Options, Run
 from experiments.peers.problem import Problem
 
 
-def small_layer(classes: int = 300, features: int = 32, queries: int = 160) -> Problem:
+def small_layer(classes: int = 300, features: int = 32, queries: int = 90) -> Problem:
     """Return a layer whose queries are noisy rows: right nine times out of ten."""
     random = np.random.default_rng(0)
     rows = random.normal(size=(classes, features)).astype(np.float32)

@@ -59,7 +59,7 @@ SMALL = (
 
 
 def test_every_entry_is_judged_or_missing_and_a_second_run_adds_nothing(tmp_path: Path) -> None:
-    run, layer = quick_run(tmp_path), small_layer()
+    run, layer = quick_run(tmp_path), small_layer(queries=160)
     hold_contest(run, "here", layer, SMALL, seconds=60)
     judged = judged_of(run.records, "here")
     assert judged.keys() == {OURS, EXACT}
@@ -80,7 +80,7 @@ def test_every_entry_is_judged_or_missing_and_a_second_run_adds_nothing(tmp_path
 
 
 def test_what_is_chosen_by_is_not_what_is_judged(tmp_path: Path) -> None:
-    layer = small_layer()
+    layer = small_layer(queries=160)
     Watched.seen = []
     hold_contest(quick_run(tmp_path), "here", layer, [Entry("watched", {"": Watched})], seconds=60)
     halves = layer.halves()
@@ -92,7 +92,7 @@ def test_what_is_chosen_by_is_not_what_is_judged(tmp_path: Path) -> None:
 
 
 def test_a_killed_contest_goes_on_with_the_build_it_was_at(tmp_path: Path) -> None:
-    run, layer = quick_run(tmp_path), small_layer()
+    run, layer = quick_run(tmp_path), small_layer(queries=160)
     hold_contest(run, "here", layer, SMALL[:1], seconds=60)
     lines = run.records.path.read_bytes().splitlines(keepends=True)
     first = next(place for place, line in enumerate(lines) if b'"tried"' in line)
@@ -104,20 +104,20 @@ def test_a_killed_contest_goes_on_with_the_build_it_was_at(tmp_path: Path) -> No
 
 def test_when_time_is_up_no_further_build_is_begun_and_it_is_told(tmp_path: Path) -> None:
     run = quick_run(tmp_path)
-    hold_contest(run, "here", small_layer(), [Entry(OURS, {"a": SCAN, "b": SCAN})], seconds=0)
+    hold_contest(run, "here", small_layer(queries=160), [Entry(OURS, {"a": SCAN, "b": SCAN})], seconds=0)
     assert {one["build"] for one in run.records.select(kind="judged")} == {"a"}
     assert any("manyclass (1 of 2)" in remark.text for remark in remarks(run.records, "here"))
 
 
 def test_who_would_take_too_long_is_left_out(tmp_path: Path) -> None:
     run = quick_run(tmp_path)
-    hold_contest(run, "here", small_layer(), [Entry("slow", {"": SCAN}, most_classes=100)], seconds=60)
+    hold_contest(run, "here", small_layer(queries=160), [Entry("slow", {"": SCAN}, most_classes=100)], seconds=60)
     assert run.records.all() == []
 
 
 def test_settings_larger_than_one_that_agrees_enough_are_not_tried() -> None:
     pytest.importorskip("faiss")
-    peer, layer = FaissIVFPQ(300, 32, most_probed=1.0, dims_per_code=2), small_layer()
+    peer, layer = FaissIVFPQ(300, 32, most_probed=1.0, dims_per_code=2), small_layer(queries=160)
     peer.build(layer.rows, layer.bias)
     tried = try_settings(peer, layer, seconds=60, quick=False)
     enough = [some for some in tried if some.agreement >= max(TARGETS)]
@@ -155,7 +155,7 @@ def test_the_floor_is_the_larger_of_reading_and_multiplying() -> None:
     assert rates.seconds(distinct=100, scored=1, features=10) == pytest.approx(4 * 10 * 100 / 4e9)
     assert rates.seconds(distinct=1, scored=1000, features=10) == pytest.approx(2 * 10 * 1000 / 2e9)
     assert distinct_rows(np.array([[3, 1, -1], [3, 7, -1]])) == 3
-    measured = measured_rates(small_layer().rows, threads=1, rounds=1, pause=0)
+    measured = measured_rates(small_layer(queries=160).rows, threads=1, rounds=1, pause=0)
     assert measured.gathered > 0 < measured.arithmetic
 
 
