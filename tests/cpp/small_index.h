@@ -20,6 +20,7 @@ struct Pipeline {
     size_t bands, planes, window, probes, scan_bits, sketch_bits, candidates, keep;
     bool exact_keys, rescore;
     size_t cells = 0;
+    bool balanced = false;
 };
 
 constexpr Pipeline kPipelines[] = {
@@ -28,6 +29,7 @@ constexpr Pipeline kPipelines[] = {
     {"flat sketch", 0, 0, 0, 1, 96, 0, 60, 60, true, false},
     {"flat sketch, re-ranked", 0, 0, 0, 1, 64, 160, 40, 120, true, false},
     {"cells", 0, 0, 0, 1, 96, 0, 60, 60, true, false, 9},
+    {"balanced cells", 0, 0, 0, 1, 96, 64, 60, 60, true, false, 9, true},
     {"tables and sketch", 20, 2, 16, 1, 0, 64, 30, 200, true, false},
     {"probes and sketch", 24, 3, 4, 4, 0, 160, 40, 2000, false, false},
     {"exhaustive", 0, 0, 0, 1, 0, 0, kClasses + kSpare, kClasses + kSpare, true, false},
@@ -81,14 +83,30 @@ inline Index make_index(const Pipeline& p, std::mt19937& random) {
         if (!sketch_bits) return std::nullopt;
         return Sketcher(kFeatures, sketch_bits, width, signs.data());
     };
-    return Index({kFeatures, false, p.rescore, p.probes == 1, p.cells}, std::move(hasher), bits, sketcher(p.scan_bits),
-                 sketcher(p.sketch_bits));
+    return Index({kFeatures, kFeatures, false, p.rescore, p.probes == 1, p.cells}, std::move(hasher), bits,
+                 sketcher(p.scan_bits), sketcher(p.sketch_bits));
+}
+
+// Coordinates that are the features, rounded: all of the work of a balance, and classes are found as without it.
+inline void balance(Index& index) {
+    const std::vector<float> zero(kFeatures, 0.0f);
+    const std::vector<double> one(kFeatures, 1.0), query_units(kFeatures, 1.0 / 127),
+        row_units(kFeatures + 1, 1.0 / 8191);
+    std::vector<int8_t> query_levels(kFeatures * kFeatures, 0);
+    std::vector<int16_t> row_levels((kFeatures + 1) * kFeatures, 0);
+    for (size_t i = 0; i < kFeatures; ++i) {
+        query_levels[i * kFeatures + i] = 127;
+        row_levels[i * kFeatures + i] = 8191;
+    }
+    index.set_balance({kFeatures, kFeatures, zero.data(), zero.data(), one.data(), query_levels.data(),
+                       query_units.data(), row_levels.data(), row_units.data()});
 }
 
 // Builds it over the first pattern of kClasses classes.
 inline void build(const Pipeline& pipeline, const Rows& rows, std::mt19937& random, Index& index) {
     const std::vector<float> centre(kFeatures, 0.0f);
     index.bind_rows(rows.view());
+    if (pipeline.balanced) balance(index);
     index.start_build(kClasses, nullptr, centre.data());
     if (pipeline.cells) {  // random centres: classes change cells often
         std::vector<int8_t> centres(pipeline.cells * kFeatures);
