@@ -27,7 +27,7 @@ from experiments.peers.floor import Rates, distinct_rows, measured_rates
 from experiments.peers.judging import judge
 from experiments.peers.manyclass_peer import Manyclass
 from experiments.peers.measuring import build_timed
-from experiments.peers.peer import Peer
+from experiments.peers.peer import Floats, Peer
 from experiments.peers.problem import Halves, Problem
 from experiments.peers.timing import PAUSE, ROUNDS, RUN_SECONDS, timed_runs
 
@@ -105,8 +105,17 @@ def _enter(
 def _peer(run: Run, halves: Halves, contestant: Contestant) -> Peer:
     judging = halves.judging
     peer = contestant(judging.classes, judging.features, run.options.threads)
-    peer.sample = halves.calibration.queries if peer.takes_queries else None
+    peer.sample = learned_from(halves) if peer.takes_queries else None
     return peer
+
+
+def learned_from(halves: Halves) -> Floats:
+    """Return what a peer may learn from: queries other than those it chooses settings by, where there are enough.
+
+    Who chose by queries that it had learned from would find itself better than it is.
+    """
+    queries = halves.calibration.queries
+    return queries[ASKED:] if len(queries) >= 2 * ASKED else queries
 
 
 def _judged(run: Run, peer: Peer, judging: Problem, some: Tried, rates: Rates) -> dict[str, Any]:
