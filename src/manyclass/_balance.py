@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._typical import typical_rows
+from manyclass._typical import lengths, typical_rows
 from manyclass.config import HashConfig
 
 # Whole numbers up to which features and the elements of matrices are rounded. Queries are mapped all the time and make
@@ -78,17 +78,17 @@ def find_balance(
         spread = np.sqrt(_variances(query_residuals) / _variances(row_residuals))
         scales = np.sqrt(spread / spread.max())
         none = np.zeros((0, rows.shape[1]))
-        return _rounded(mean, centre, scales, none, none)
+        return _balance(mean, centre, scales, (none, np.zeros(0)), none)
     covariance = _covariance(query_residuals)
     scales = np.sqrt(np.diag(covariance))
     scales /= scales.max()
     wanted = min(config.coordinates or rows.shape[1], rows.shape[1])
     to_coordinates = _directions(_covariance(row_residuals), covariance)[:wanted]
-    query_map = _whole(to_coordinates * scales, QUERY_ELEMENT)
-    kept = query_map[0] * query_map[1][:, None] / scales  # as it is after rounding
+    levels, units = _whole(to_coordinates * scales, QUERY_ELEMENT)
+    kept = levels * units[:, None] / scales  # as it is after rounding
     # The rows' coordinates that make the product nearest to (x - μ)·w over the queries: exact where kept is invertible.
     row_map = np.linalg.solve(kept @ covariance @ kept.T, kept @ covariance).astype(np.float64)
-    return _rounded(mean, centre, scales, to_coordinates, row_map)
+    return _balance(mean, centre, scales, (levels, units), row_map)
 
 
 def _centred(vectors: Doubles) -> tuple[Doubles, Doubles]:
@@ -98,9 +98,9 @@ def _centred(vectors: Doubles) -> tuple[Doubles, Doubles]:
         return np.zeros(vectors.shape[1]), np.zeros((1, vectors.shape[1]))
     mean = kept.mean(axis=0)
     residuals = kept - mean
-    lengths = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
-    limit = np.quantile(lengths, LONGEST)
-    residuals *= np.minimum(1, limit / np.where(lengths > 0, lengths, 1))[:, None]
+    long = lengths(residuals)
+    limit = np.quantile(long, LONGEST)
+    residuals *= np.minimum(1, limit / np.where(long > 0, long, 1))[:, None]
     return mean, residuals
 
 
@@ -116,21 +116,21 @@ def _covariance(residuals: Doubles) -> Doubles:
     return covariance + (ridge or 1.0) * np.eye(len(covariance))
 
 
-def _power(matrix: Doubles, exponent: float) -> Doubles:
-    """Return a power of a symmetric positive matrix."""
+def _powers(matrix: Doubles, *exponents: float) -> list[Doubles]:
+    """Return powers of a symmetric positive matrix."""
     values, vectors = np.linalg.eigh(matrix)
-    power: Doubles = (vectors * np.maximum(values, values.max() * 1e-12) ** exponent) @ vectors.T
-    return power
+    positive = np.maximum(values, values.max() * 1e-12)
+    return [(vectors * positive**exponent) @ vectors.T for exponent in exponents]
 
 
 def _directions(rows: Doubles, queries: Doubles) -> Doubles:
     """Return A⁻¹, (features, features): y = A⁻¹(x - μ) and v = Aᵀw have the same diagonal covariance, falling."""
-    root, inverse_root = _power(rows, 0.5), _power(rows, -0.5)
-    squared = inverse_root @ _power(root @ queries @ root, 0.5) @ inverse_root  # A Aᵀ
-    symmetric = _power(squared, 0.5)
+    root, inverse_root = _powers(rows, 0.5, -0.5)
+    (between,) = _powers(root @ queries @ root, 0.5)
+    symmetric, inverse = _powers(inverse_root @ between @ inverse_root, 0.5, -0.5)  # of A Aᵀ
     values, vectors = np.linalg.eigh(symmetric @ rows @ symmetric)
     order = np.argsort(-values, kind="stable")
-    directions = vectors[:, order].T @ _power(squared, -0.5)
+    directions = vectors[:, order].T @ inverse
     # An eigenvector may point either way: its largest element is made positive.
     largest = np.take_along_axis(directions, np.abs(directions).argmax(1)[:, None], 1)
     found: Doubles = directions * np.where(largest < 0, -1.0, 1.0)
@@ -144,9 +144,11 @@ def _whole(matrix: Doubles, levels: int) -> tuple[Doubles, Doubles]:
     return np.rint(matrix / units[:, None]), units
 
 
-def _rounded(mean: Doubles, centre: Doubles, scales: Doubles, query_map: Doubles, row_map: Doubles) -> Balance:
-    """Return the balance with its matrices in whole numbers, of maps that act on x - mean and on w - centre."""
-    query_levels, query_units = _whole(query_map * scales, QUERY_ELEMENT)
+def _balance(
+    mean: Doubles, centre: Doubles, scales: Doubles, query_map: tuple[Doubles, Doubles], row_map: Doubles
+) -> Balance:
+    """Return the balance: the queries' map in whole numbers and units, the rows' as it acts on w - centre."""
+    query_levels, query_units = query_map
     row_levels, row_units = _whole(np.concatenate([row_map, mean[None]]) / scales, ROW_ELEMENT)
     return Balance(
         mean.astype(np.float32), centre.astype(np.float32), scales, query_levels.astype(np.int8), query_units,

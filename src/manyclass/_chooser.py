@@ -4,7 +4,8 @@ Quality is measured and work is counted, so that the same rows and queries give 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,6 @@ class Chooser:
     def _try_scans(self) -> list[Tried]:
         """Return what each scan worth trying finds, on a few rows; those that cannot be better any more are left."""
         layer, wishes = self.layer, self.wishes
-        few = trial(layer.rows, layer.bias, self.wanted, seed=0)
         tried: list[Tried] = []
         for config in self._affordable_scans():
             if not self.sample.real and self._unsure(config):
@@ -149,7 +149,7 @@ class Chooser:
             least = min((plan.work for plan in tried if plan.candidates is not None), default=None)
             if least is not None and self._usual_work(config, wishes.least) >= least:
                 continue
-            tried.append(self._tried(few, config))
+            tried.append(self._tried(config))
             layer.beat()
         return tried
 
@@ -157,8 +157,15 @@ class Chooser:
         """Return whether queries unlike the stand-ins could make much of this config useless: one without balance."""
         return config.balance == "none" and self.layer.features <= MAX_BALANCED_FEATURES
 
-    def _tried(self, few: Trial, config: HashConfig) -> Tried:
-        places = few.ranks(config, self._balance(config), self.sample.choose, self.wishes.most, self.layer.threads)
+    @cached_property
+    def _few(self) -> Trial:
+        """A few rows, on which scans and tables are tried."""
+        return trial(self.layer.rows, self.layer.bias, self.wanted, seed=0)
+
+    def _tried(self, config: HashConfig) -> Tried:
+        places = self._few.ranks(
+            config, self._balance(config), self.sample.choose, self.wishes.most, self.layer.threads
+        )
         candidates = fewest_candidates(places, self.needed, self.wishes.least, self.wishes.most)
         work = self._usual_work(config, candidates or self.wishes.most)
         return Tried(config, candidates, share_within(places, self.wishes.most), work)
@@ -203,9 +210,9 @@ class Chooser:
             candidates = fewest_candidates(self._places(state, sizes), self.needed, wishes.least, wishes.most)
             if candidates is not None:
                 found = _plans.scanning(config, candidates, cells)
-                best = min(
-                    [(self._work(found, candidates), found), *([best] if best else [])], key=lambda pair: pair[0]
-                )
+                work = self._work(found, candidates)
+                if best is None or work <= best[0]:
+                    best = work, found
         return best[1] if best else None
 
     def _places(self, state: IndexState, sizes: SearchSizes) -> Ranks:
@@ -233,11 +240,8 @@ class Chooser:
 
     def _promising(self, config: HashConfig) -> bool:
         """Return whether tables find enough among a few rows: among all of them they find no more."""
-        few = trial(self.layer.rows, self.layer.bias, self.wanted, seed=0)
-        few_weights = np.ones(len(few.rows))
-        places = Trial(few.rows, few.bias, few_weights, few.wanted).ranks(
-            config, None, self.sample.choose, self.wishes.most, self.layer.threads
-        )
+        unweighted = replace(self._few, weights=np.ones(len(self._few.rows)))
+        places = unweighted.ranks(config, None, self.sample.choose, self.wishes.most, self.layer.threads)
         return share_within(places, self.wishes.most) >= self.needed
 
 
