@@ -11,15 +11,17 @@ import torch
 
 import manyclass.torch as mct
 from experiments.frame.stages import Run
-from manyclass.torch.step_classes import ranks_per_example, shared_classes
+from manyclass.torch.step_classes import shared_classes
 
-CLASSES, FEATURES, BATCH, SHARED = 10_000, 64, 64, 256
+CLASSES, FEATURES, BATCH, CANDIDATES = 10_000, 64, 64, 5
 
 
 def problem(samples: int) -> tuple[mct.CandidateSoftmax, torch.Tensor, torch.Tensor]:
     """Return a head whose shared candidates miss much of the probability, and a batch."""
     torch.manual_seed(0)
-    head = mct.CandidateSoftmax(FEATURES, CLASSES, shared_limit=SHARED, tail=samples, meter_every=0, seed=samples)
+    head = mct.CandidateSoftmax(
+        FEATURES, CLASSES, mined_candidates=CANDIDATES, tail=samples, meter_every=0, seed=samples
+    )
     with torch.no_grad():
         head.weight.normal_()
     labels = torch.randint(CLASSES, (BATCH,))
@@ -37,9 +39,9 @@ def measure(samples: int, draws: int) -> dict[str, float]:
     gradient = mean_row - rows[positives[:, 0]]
     ratios, log_bias, squares = [], torch.zeros(BATCH).double(), torch.zeros(BATCH).double()
     drift = [torch.zeros_like(gradient), torch.zeros_like(gradient)]  # of even and of odd draws
-    found = head.shortlist(x, ranks_per_example(BATCH, head.candidates, SHARED))
+    found = head.shortlist(x, CANDIDATES)
     for draw in range(draws):
-        chosen = shared_classes(found, positives, limit=SHARED, tail=samples, sampler=head.sampler)
+        chosen = shared_classes(found, positives, tail=samples, sampler=head.sampler)
         shares = (logits[:, chosen.ids] + chosen.log_weights - log_z).exp()  # they add up to Ẑ/Z
         ratio = shares.sum(1, keepdim=True)
         weighted = shares @ rows[chosen.ids]

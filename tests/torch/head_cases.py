@@ -9,7 +9,6 @@ from torch import Tensor
 
 from manyclass import HashConfig
 from manyclass.torch import CandidateSoftmax
-from manyclass.torch.step_classes import RANKS_PER_PLACE
 
 CLASSES, FEATURES, EXAMPLES = 60, 17, 5
 RANKED = HashConfig.flat_sketch(32)  # by default so few classes are not ranked: all get exact logits
@@ -21,9 +20,10 @@ def random_tensor(*shape: int, seed: int = 1) -> Tensor:
 
 
 def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any) -> CandidateSoftmax:
-    """Return a head of few classes with weights of unequal size, the same at each call."""
+    """Return a head of few classes with weights of unequal size, the same at each call; mined as `candidates` says."""
     torch.manual_seed(0)
-    head = CandidateSoftmax(features, classes, **{"config": RANKED, **settings})
+    mined = settings.get("candidates", 16)
+    head = CandidateSoftmax(features, classes, **{"config": RANKED, "mined_candidates": mined, **settings})
     with torch.no_grad():
         head.weight.mul_(torch.linspace(1, 4, classes)[:, None])
         if head.input_mean is not None:
@@ -78,7 +78,8 @@ def reference_losses(head: CandidateSoftmax, logits: Tensor, positives: list[lis
 
 def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
     """Return what each class stands for in the first step of a head with this seed, (examples, classes)."""
-    found = head.shortlist(head.prepared(x.detach()), head.candidates).tolist()
+    count = head.mining.candidates if head.shared else head.candidates
+    found = head.shortlist(head.prepared(x.detach()), min(count, head.num_classes)).tolist()
     generator = torch.Generator().manual_seed(seed)
     stands_for = torch.zeros(len(x), head.num_classes, dtype=torch.float64)
     if not head.shared:
@@ -90,11 +91,7 @@ def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]]
         for c in (places * head.num_classes).long().tolist():
             stands_for[~members[:, c], c] += head.num_classes / head.tail
         return stands_for
-    union: list[int] = []
-    for rank in range(min(head.candidates, -(-RANKS_PER_PLACE * head.shared_limit // len(x)))):
-        union += [best[rank] for best in found if best[rank] >= 0 and best[rank] not in union]
-        union = list(dict.fromkeys(union))
-    members_list = sorted({*union[: head.shared_limit], *(c for some in positives for c in some)})
+    members_list = sorted({c for best in found for c in best if c >= 0} | {c for some in positives for c in some})
     outside = [c for c in range(head.num_classes) if c not in members_list]
     stands_for[:, members_list] = 1
     if head.tail and outside:

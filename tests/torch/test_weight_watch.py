@@ -126,7 +126,7 @@ def optimizers(head: CandidateSoftmax) -> dict[str, torch.optim.Optimizer]:
 @pytest.mark.parametrize("name", ["RowSGD", "RowAdam", "SparseAdam", "SGD"])
 @pytest.mark.parametrize("micro_batches", [1, 2, 4, 8])
 def test_every_moved_row_is_hashed_again(name: str, micro_batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    head = new_head(candidates=4, tail=8, shared_limit=20, refresh_limit=400, refresh_steps=10**6)
+    head = new_head(candidates=4, mined_candidates=4, tail=8, refresh_limit=400, refresh_steps=10**6)
     optimizer = optimizers(head)[name]
     seen = rehashed(head, monkeypatch)
     built = []

@@ -15,6 +15,7 @@ from manyclass._validation import check_count, check_ids, check_names
 from manyclass.errors import InputError, InputTypeError
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head_index import HeadIndex
+from manyclass.torch.mining import Mining
 from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.room_to_grow import grown
 from manyclass.torch.row_head import RowHead
@@ -26,6 +27,7 @@ class ChangingClasses(RowHead):
     """A head whose classes come and go. `num_classes` counts ids, removed ones included."""
 
     index: HeadIndex
+    mining: Mining
     sampler: ClassSampler
     names: list[str] | None
 
@@ -99,6 +101,7 @@ class ChangingClasses(RowHead):
             self.names = [self.names[old] for old in kept.tolist()]
         self._set_removed(RemovedClasses())
         self.index = self.index.unbuilt()
+        self.mining.forget()
         return kept
 
     def _set_removed(self, removed: RemovedClasses) -> None:

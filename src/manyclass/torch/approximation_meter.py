@@ -10,6 +10,9 @@ from manyclass._validation import check_count
 EXAMPLES = 4  # examples compared with all classes at a time: the cost is that of their exact logits
 DEPTH = 10  # recall is of the exact best ten
 LARGE_SHARE = 0.2
+FIRST_DOUBLING = 16
+CLASSES_PER_STEP = 5_000  # compared in the mean, for each example: a small part of what a step computes
+SHORTEST_INTERVAL = 10
 
 
 class ApproximationWarning(UserWarning):
@@ -19,7 +22,8 @@ class ApproximationWarning(UserWarning):
 class ApproximationMeter:
     """Readings of a head in training: recall, missed probability mass, table age, distinct classes per step.
 
-    every: steps between two comparisons with all classes; 0: never. `report` returns the latest readings.
+    every: steps between two comparisons with all classes, and at steps 16, 32, 64 and so on, as most changes early;
+    0: never. `report` returns the latest readings.
     """
 
     def __init__(self, every: int = 100) -> None:
@@ -30,7 +34,8 @@ class ApproximationMeter:
 
     def due(self) -> bool:
         """Return whether this step is one to compare with all classes."""
-        return bool(self.every) and self.steps % self.every == 0
+        early = self.steps >= FIRST_DOUBLING and self.steps & (self.steps - 1) == 0
+        return bool(self.every) and (self.steps % self.every == 0 or early)
 
     def count(self, distinct: int, classes: int) -> None:
         """Note how many classes a step computed; warn, once, when they are so many that it cannot pay."""
@@ -40,7 +45,7 @@ class ApproximationMeter:
             self._warned = True
             warnings.warn(
                 f"a batch touches {distinct} of {classes} classes, more than {LARGE_SHARE:.0%}: full softmax may be as "
-                f"fast; lower candidates or shared_limit, or use smaller batches",
+                f"fast; lower mined_candidates or tail (candidates with shared=False), or use smaller batches",
                 ApproximationWarning,
                 stacklevel=2,
             )
@@ -63,3 +68,17 @@ class ApproximationMeter:
     def report(self) -> dict[str, float]:
         """Return the latest readings by name."""
         return dict(self.readings)
+
+
+def usual_interval(classes: int) -> int:
+    """Return the steps between two comparisons that make their cost the same small part of a step for any size."""
+    return max(SHORTEST_INTERVAL, classes // CLASSES_PER_STEP)
+
+
+def hard_mass(exact_logits: Tensor, positives: Tensor, depth: int) -> float:
+    """Return the probability that the best few classes hold, those aside that are anybody's positives.
+
+    exact_logits (examples, classes) of the first examples; positives (batch, n), -1 where absent; depth: how many.
+    """
+    mass = exact_logits.softmax(1).index_fill(1, positives[positives >= 0], 0)
+    return float(mass.topk(min(depth, mass.shape[1]), 1).values.sum(1).mean())

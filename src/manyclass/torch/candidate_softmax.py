@@ -23,24 +23,17 @@ from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import all_classes, predictions
 from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
-from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter
+from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter, hard_mass, usual_interval
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import Output, Reduction, checked_output, reshaped
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.linear_conversion import FromLinear, linear_over
+from manyclass.torch.mining import Mining
 from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.step_classes import (
-    TYPICAL_BATCH,
-    RecentClasses,
-    StepClasses,
-    own_classes,
-    ranks_per_example,
-    sampled_outside,
-    shared_classes,
-)
+from manyclass.torch.step_classes import RecentClasses, StepClasses, own_classes, sampled_outside, shared_classes
 
 CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
@@ -54,23 +47,27 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     """Output layer over many classes that computes few of them: use it in place of nn.Linear and CrossEntropyLoss.
 
     in_features, num_classes: sizes of the layer.
-    candidates: int, default that of `config`, or 300. Classes that are retrieved for each example, at most. In `topk`:
-        more come closer to the exact answer, and are slower. In training with shared=True, a batch looks at 2 ·
-        shared_limit / examples of each example, 16 with a batch of 256, if that is fewer: turn `shared_limit` there.
+    candidates: int, default that of `config`, or 300. Classes that are retrieved for each example in `topk` and
+        `log_prob`, and in training with shared=False; more come closer to the exact answer, and are slower. Training
+        with shared=True has `mined_candidates` instead.
     output: "softmax" (default), or "logistic": every class is a yes/no question.
-    shared: bool = True. All examples of a batch use the union of their best candidates: one dense product, and it
+    shared: bool = True. All examples of a batch use the same classes, what any of them found: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
-    shared_limit: int = 2048. Candidates in the shared set, the best of every example first. More for larger batches.
-    tail: int = 2048. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
+    mined_examples: int = 32. Examples of a training step, at most, for which candidates are looked up; fewer while hard
+        classes hold little probability, none at the start. With shared=True; 0: never any.
+    mined_candidates: int = 16. Classes retrieved for each of these.
+    remembered: int = 8. How many of them its class keeps, for its next examples; 4 bytes each per class met.
+    tail: int = 512. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
     normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
     temperature: float = 1.0. Divides the logits.
     subtract_mean: bool = False. Subtract a running mean from the inputs: for features with a large common part.
-    config: HashConfig, default chosen by size. How classes are retrieved. Above 400,000 classes the default makes half
-        the effort of an index for serving; to serve such a head, give it `HashConfig.for_problem(classes, features)`.
+    config: HashConfig, default chosen by size. How classes are retrieved. Above 400,000 classes the default makes less
+        effort than an index for serving; to serve such a head, give it `HashConfig.for_problem(classes, features)`.
     refresh_steps: int = 1000. Steps in which every class is re-hashed once, in turn.
-    refresh_limit: int = 1000. Classes re-hashed per step, at most.
+    refresh_limit: int = 500. Classes re-hashed per step, at most.
     touched_first: bool = True. Beside the turn, re-hash the rows that the last step moved most.
-    meter_every: int = 100. Steps between two comparisons with all classes; 0: never. See `head.meter`.
+    meter_every: int, default classes / 5000, at least 10. Steps between two comparisons of a few examples with all
+        classes, by which mining knows what it is worth; 0: never, and every step mines. See `head.meter`.
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
@@ -89,16 +86,18 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         candidates: int | None = None,
         output: Output = "softmax",
         shared: bool = True,
-        shared_limit: int = 2048,
-        tail: int = 2048,
+        mined_examples: int = 32,
+        mined_candidates: int = 16,
+        remembered: int = 8,
+        tail: int = 512,
         normalize: bool = False,
         temperature: float = 1.0,
         subtract_mean: bool = False,
         config: HashConfig | None = None,
         refresh_steps: int = 1000,
-        refresh_limit: int = 1000,
+        refresh_limit: int = 500,
         touched_first: bool = True,
-        meter_every: int = 100,
+        meter_every: int | None = None,
         names: Sequence[str] | None = None,
         seed: int = 0,
         bias: bool = True,
@@ -124,15 +123,15 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
         self.shared = bool(shared)
-        self.shared_limit = check_count("shared_limit", shared_limit)
+        self.mining = Mining(examples=mined_examples, candidates=mined_candidates, remembered=remembered)
         self.tail = check_count("tail", tail, low=0)
         self.normalize = bool(normalize)
         self.temperature = float(temperature)
         self.names = None if names is None else check_names("names", names, self.num_classes)
         self.sampler = ClassSampler(self.num_classes, seed=seed)
-        self.meter = ApproximationMeter(meter_every)
+        self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
-        self.index = HeadIndex(config, schedule, candidates=self._ranks(TYPICAL_BATCH), unit_rows=self.normalize)
+        self.index = HeadIndex(config, schedule, candidates=self._retrieved, unit_rows=self.normalize)
         self._recent = RecentClasses()
         self.register_buffer("input_mean", torch.zeros(in_features) if subtract_mean else None)
         self.register_load_state_dict_post_hook(_forget_index)
@@ -296,27 +295,28 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
 
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
-        return {"names": self.names, "meter_steps": self.meter.steps, "tables": self.index.settings()}
+        kept = {"names": self.names, "meter_steps": self.meter.steps, "mining": self.mining.settings()}
+        return kept | {"tables": self.index.settings()}
 
     def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
-        """Return what a checkpoint keeps beside the parameters: removed classes, random tail, and the index."""
-        kept = self.index.tensors() if index else {}
+        """Return what a checkpoint keeps beside the parameters: removed classes, random tail, mining, and the index."""
         state = {"generator": self.sampler.generator.get_state(), REMOVED: self.removed}
-        return state | {f"tables.{name}": kept[name] for name in kept}
+        parts = {"mining": self.mining.tensors(), "tables": self.index.tensors() if index else {}}
+        return state | {f"{part}.{name}": tensors[name] for part, tensors in parts.items() for name in tensors}
 
     def check_restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Raise a FileError if `restore` could not take this over; change nothing."""
-        kept = {name: part for name, part in tensors.items() if name.startswith("tables.")}
-        self.index.check_saved(settings["tables"], kept, self.weight)
+        self.index.check_saved(settings["tables"], _beginning_with("tables.", tensors), self.weight)
 
     def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Take over what `extra_tensors` and `extra_settings` gave; nothing changes if anything does not fit."""
         names = settings["names"]
         names = None if names is None else check_names("names", names, self.num_classes)
-        kept = {name.removeprefix("tables."): part for name, part in tensors.items() if name.startswith("tables.")}
         removed = self._checked_removed(tensors.get(REMOVED))
-        index = self.index.restored(settings["tables"], kept, self.weight, self.bias)
+        index = self.index.restored(settings["tables"], _beginning_with("tables.", tensors), self.weight, self.bias)
         self.sampler.generator.set_state(tensors["generator"])
+        if "mining" in settings:  # a checkpoint from before there was any goes on without lists
+            self.mining.restore(_beginning_with("mining.", tensors), settings["mining"], self.num_classes)
         self.names, self.index, self.meter.steps = names, index, int(settings["meter_steps"])
         self._set_removed(removed)
 
@@ -337,54 +337,75 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             return all_classes.losses(*layer.plain(x), positives, logistic=logistic)
         again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
         learning = self.training and torch.is_grad_enabled() and again is None
-        if learning:
-            self.index.refresh(self.weight, self.bias)
-        classes = self._step_classes(x, positives) if again is None else again
+        exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
+        classes = self._step_classes(x.detach(), positives, learning) if again is None else again
         logits = layer.shared_logits(x, classes.ids) if self.shared else layer.own_logits(x, classes.ids)
         if learning:
             self._recent.keep(positives, classes)
-            self._note_step(x.detach(), classes, logits.detach(), positives)
+            self._note_step(classes, logits.detach(), positives, exact)
         log_weights = classes.log_weights.to(x.dtype)
         of_positives = logits.gather(1, classes.places_of(positives)).masked_fill(positives < 0, 0).sum(1)
         if logistic:
             return (F.softplus(logits) * log_weights.exp()).sum(1) - of_positives
         return (logits + log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
 
-    def _step_classes(self, x: Tensor, positives: Tensor) -> StepClasses:
+    def _step_classes(self, x: Tensor, positives: Tensor, learning: bool) -> StepClasses:
         """Return the classes that this step computes."""
-        found = self._by_rank(x.detach(), self._ranks(len(x)))
-        sampler = self._random_classes()
-        if self.shared:
-            return shared_classes(found, positives, limit=self.shared_limit, tail=self.tail, sampler=sampler)
-        return own_classes(found, positives, tail=self.tail, sampler=sampler)
+        if not self.shared:
+            found = self._looked_up(x, learning)
+            return own_classes(found, positives, tail=self.tail, sampler=self._random_classes())
+        hard = self._mined(x, positives) if learning else self._looked_up(x)
+        return shared_classes(hard, positives, tail=self.tail, sampler=self._random_classes())
 
-    def _ranks(self, examples: int) -> int:
-        """Return how many candidates of each example a batch of this size asks for."""
-        return ranks_per_example(examples, self.candidates, self.shared_limit) if self.shared else self.candidates
+    def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
+        """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""
+        examples, keys = self.mining.chosen(positives, self.num_classes)
+        found = torch.empty(0, dtype=torch.int64)
+        if len(examples):
+            found = self._looked_up(x[examples], refresh=True)
+            self.mining.remember(keys, found)
+        recalled = self.mining.recalled(positives, self.num_classes)
+        if len(self.removed):
+            recalled = recalled[~self.sampler.removed.holds(recalled)]
+        return torch.cat([found.reshape(-1), recalled])
 
-    def _by_rank(self, x: Tensor, ranks: int) -> Tensor:
-        """Return candidates, likeliest first."""
-        found = self.shortlist(x, ranks)
-        if self.shared and found.shape[1] > ranks and self.shared_limit < self.num_classes:
-            # An index of few classes gives all of them, in no order.
-            with torch.no_grad():
-                logits = F.linear(*self.layer.plain(x))
-            values, ids = logits.sort(dim=1, descending=True, stable=True)
-            return ids.masked_fill(values.isneginf(), -1)[:, :ranks]
-        return found
+    def _looked_up(self, x: Tensor, refresh: bool = False) -> Tensor:
+        """Return candidates of examples, likeliest first; refresh: first re-hash the step's share of the classes."""
+        if refresh:
+            self.index.refresh(self.weight, self.bias)
+        count = min(self._retrieved, self.num_classes)
+        found = self.shortlist(x, count)
+        if not self.shared or found.shape[1] <= count:
+            return found
+        # An index of few classes gives all of them, in no order.
+        with torch.no_grad():
+            values, ids = F.linear(*self.layer.plain(x)).sort(dim=1, descending=True, stable=True)
+        return ids.masked_fill(values.isneginf(), -1)[:, :count]
+
+    @property
+    def _retrieved(self) -> int:
+        """Candidates that a training step looks up for an example."""
+        return self.mining.candidates if self.shared else self._candidates
 
     def _random_classes(self) -> ClassSampler:
         """Return where random classes come from: in evaluation always the same ones, and training does not notice."""
         return self.sampler if self.training else ClassSampler(self.num_classes, removed=self.sampler.removed)
 
     @torch.no_grad()
-    def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
-        """Tell index and meter what this step is about to change."""
+    def _measured(self, x: Tensor, positives: Tensor) -> Tensor:
+        """Return the logits of all classes for the first examples, and tell mining what it is worth."""
+        exact = F.linear(*self.layer.plain(x[:EXAMPLES]))
+        self.mining.note_hard_mass(hard_mass(exact, positives, self.mining.candidates))
+        return exact
+
+    @torch.no_grad()
+    def _note_step(self, classes: StepClasses, logits: Tensor, positives: Tensor, exact: Tensor | None) -> None:
+        """Tell index and meter what this step is about to change. exact: logits of all classes of some examples."""
         distinct, pull = classes.pulled(logits, positives)
-        self.index.schedule.note_pull(distinct, pull)
-        if self.meter.due():
-            few = min(EXAMPLES, len(x))
-            self.meter.compare(F.linear(*self.layer.plain(x[:few])), classes.without_tail(few), self.index.age())
+        if self.index.built is not None:
+            self.index.schedule.note_pull(distinct, pull)
+        if exact is not None:
+            self.meter.compare(exact, classes.without_tail(len(exact)), self.index.age())
         self.meter.count(len(distinct), self.num_classes)
 
     def _topk(self, input: Tensor, k: int, candidates: int = 0, normalizer: Normalizer = "candidates") -> TopK[Tensor]:
@@ -409,6 +430,10 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _weights_replaced(self) -> None:
         super()._weights_replaced()
         self.index.forget()
+
+
+def _beginning_with(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): part for name, part in tensors.items() if name.startswith(prefix)}
 
 
 def _unit(x: Tensor) -> Tensor:

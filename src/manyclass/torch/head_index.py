@@ -25,18 +25,20 @@ from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
 KEPT_QUERIES = 2000  # of a sample that a head was given: enough for a balance whenever the index is built anew
-LOOKED_AT = 2400  # classes per example whose sketch is compared, where tables find them
+CELLS = 4096  # of a head with so many classes that it does not scan them all: what a re-hash compares a row with
+SCANNED_CLASSES = 1 << 16  # per example, where there are cells
 
 
 def training_config(classes: int, features: int, candidates: int) -> HashConfig:
-    """Return how a head finds so many candidates unless told: as an index does, with less effort where it has tables.
+    """Return how a head finds so many candidates unless told: as an index does, with less effort if it is large.
 
-    Training asks with every example and forgives a miss, which the next example makes up for; serving does not.
+    Training forgives a miss, which the next example makes up for, and it re-hashes rows at every step; serving does
+    neither. So the scan of a large head passes over the same number of classes however many there are.
     """
-    if uses_tables(classes, features):
-        breadth = min(128, max(4, LOOKED_AT // candidates))
-        return HashConfig.probed_tables(classes, features, bands=32, breadth=breadth)
-    return HashConfig.for_problem(classes, features)
+    if not uses_tables(classes, features):
+        return HashConfig.for_problem(classes, features)
+    reach = candidates * classes**2 // SCANNED_CLASSES**2
+    return HashConfig.flat_sketch(256, cells=CELLS, cell_reach=min(reach, 2**31 - 1), candidates=candidates)
 
 
 class HeadIndex:
@@ -60,6 +62,8 @@ class HeadIndex:
         self.outside_changes = 0
         self.fresh = False  # whether no row has moved since all were hashed
         self.built_for = 0  # classes that there were when it was built
+        self.builds = 0
+        self.rehashed = 0  # rows, since it was built
         self.removed = RemovedClasses()
         self.changing = threading.RLock()  # one thread builds or adds, others wait for what comes of it
 
@@ -167,6 +171,7 @@ class HeadIndex:
         if len(self.removed):
             built.remove(self.removed.ids.numpy())
         self.built, self.built_for = built, built.classes
+        self.builds, self.rehashed = self.builds + 1, 0
         self.schedule.all_hashed(built.classes)
         self.fresh = True
         self._start_watching(weight, bias)
@@ -180,8 +185,14 @@ class HeadIndex:
         self._start_watching(weight, bias)
 
     def refresh(self, weight: Tensor, bias: Tensor | None) -> int:
-        """Re-hash this step's share and return its size. Call once per training step, before the search."""
+        """Re-hash this step's share and return its size. Call once per training step, before the search.
+
+        Cells are those of the rows when the index was built. Once as many rows as there are were re-hashed one by one,
+        and then twice and four times as many, it is built anew: that costs no more than they did.
+        """
         index = self.over(weight, bias)
+        if index.config.cells and self.rehashed >= index.classes << (self.builds - 1):
+            index = self.build(weight, bias)
         ids = self.schedule.next_step(index.classes)
         if len(ids):
             self.rehash(ids, weight, bias)
@@ -194,6 +205,7 @@ class HeadIndex:
         rows = self._hashed(weight.detach()[torch.from_numpy(ids)]) if self._copies(weight) else None
         self.built.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
         self.schedule.hashed(ids)
+        self.rehashed += len(ids)
 
     def shortlist(self, x: Tensor, count: int, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first, from the index as it is."""
@@ -242,6 +254,8 @@ class HeadIndex:
             "cursor": self.schedule.cursor,
             "step": self.schedule.step,
             "built_for": self.built_for,
+            "builds": self.builds,
+            "rehashed": self.rehashed,
             "fresh": self.fresh,
             "index": meta,
         }
@@ -288,6 +302,8 @@ class HeadIndex:
         new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
         new.fresh = bool(settings.get("fresh", False))
         new.built_for = check_count("built_for", settings.get("built_for", len(rows)))
+        new.builds = check_count("builds", settings.get("builds", 1))
+        new.rehashed = check_count("rehashed", settings.get("rehashed", 0), low=0)
         new._start_watching(weight, bias)
         return new
 

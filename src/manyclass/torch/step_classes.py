@@ -3,19 +3,10 @@
 from collections import deque
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from manyclass.torch.class_sampler import ClassSampler, already_there
-
-RANKS_PER_PLACE = 2  # candidates of all examples that are looked at, for each place of the shared set
-TYPICAL_BATCH = 256  # examples: the index is configured before the first batch is seen
-
-
-def ranks_per_example(examples: int, candidates: int, shared_limit: int) -> int:
-    """Return how many candidates of each example a batch looks at to fill its shared set: fewer in larger batches."""
-    return min(candidates, max(1, -(-RANKS_PER_PLACE * shared_limit // examples)))
 
 
 class StepClasses(NamedTuple):
@@ -82,16 +73,13 @@ class RecentClasses:
         return RecentClasses()
 
 
-def shared_classes(found: Tensor, positives: Tensor, *, limit: int, tail: int, sampler: ClassSampler) -> StepClasses:
-    """Return one set for all examples: all positives, the best candidates by rank, best of every example first, a tail.
+def shared_classes(hard: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler) -> StepClasses:
+    """Return one set for all examples: all positives, hard classes that were found, and a random tail.
 
-    found (examples, ranks): candidates, likeliest first, -1 where absent. limit: of the candidates. tail: how many
-    random classes stand for all that are not in the set.
+    hard: ids of any shape, -1 where absent. tail: how many random classes stand for all that are not in the set.
     """
-    by_rank = found.numpy().T.reshape(-1)
-    distinct, first = np.unique(by_rank, return_index=True)
-    best = by_rank[np.sort(first[distinct >= 0])[:limit]]
-    members = torch.from_numpy(np.union1d(best, positives[positives >= 0].numpy()))
+    members = torch.cat([hard.reshape(-1), positives.reshape(-1)]).unique()
+    members = members[1:] if len(members) and members[0] < 0 else members
     drawn = sampler.draw_outside(members, tail)
     ids, order = torch.cat([members, drawn.classes]).sort()
     return StepClasses(ids, torch.cat([drawn.log_weights.new_zeros(len(members)), drawn.log_weights])[order])
