@@ -160,7 +160,7 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
     of any of the heads would move all classes along it. A trained layer takes both into its rows and bias.
     """
     torch.manual_seed(seed)
-    settings = {"shared_limit": 1024, "tail": 1024, "meter_every": 0} if head == "candidate" else {}
+    settings = {"tail": 1024} if head == "candidate" else {}
     below = AlexNet(plan.features, plan.hidden, plan.widths)
     standardize = nn.BatchNorm1d(plan.features, affine=False)
     return TrunkAndHead(nn.Sequential(below, standardize), mct.make_head(head, plan.features, classes, **settings))

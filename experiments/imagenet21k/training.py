@@ -48,7 +48,7 @@ TRIED_STEPS, SLOW_STEPS = 20, 5  # to see what a step takes; the first of them d
 # (head, candidates, rule) → settings. "own": every example its own candidates, as in the paper, with the tail that our
 # default has.
 HEADS: dict[Series, dict[str, Any]] = {
-    ("candidate", None, "shared"): {"shared_limit": 1024, "tail": 1024},
+    ("candidate", None, "shared"): {},
     **{("candidate", count, "own"): {"candidates": count, "shared": False} for count in (30, 300, 3000)},
     **{("wta", count, None): {"candidates": count} for count in (30, 300, 3000)},
     ("sampled", None, None): {"samples": 1024},
