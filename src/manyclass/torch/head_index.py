@@ -25,7 +25,7 @@ from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
 KEPT_QUERIES = 2000  # of a sample that a head was given: enough for a balance whenever the index is built anew
-CELLS = 4096  # of a head with so many classes that it does not scan them all: what a re-hash compares a row with
+CELLS = 1024  # of a head with so many classes that it does not scan them all: what a re-hash compares a row with
 SCANNED_CLASSES = 1 << 16  # per example, where there are cells
 
 
