@@ -82,11 +82,15 @@ struct Kernels {
                       size_t count, int32_t* const* out);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
     void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
-    // Adds the sum of weights[j] * rows[j] to `out`.
-    void (*weighted_sum)(const float* const* rows, const float* weights, size_t count, size_t n, float* out);
+    // Adds the sum of weights[j] * rows[j] to `out`; rows are f32 or bf16.
+    void (*weighted_sum)(const void* const* rows, RowType type, const float* weights, size_t count, size_t n,
+                         float* out);
     // One optimizer step on one row of n elements; states that the rule does not use may be null.
     void (*apply_rule)(const RowRule& rule, float* weight, float* first, float* second, const float* gradient,
                        size_t n);
+    // Columns first, first + 1, ... of one row as bfloat16, up or down by chance (formula in row_update.h); key is the
+    // row's.
+    void (*round_row)(const float* row, size_t first, size_t n, uint64_t key, uint16_t* out);
 };
 
 // The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next four).

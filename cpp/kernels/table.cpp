@@ -24,8 +24,9 @@ int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
 void cell_dots(const int8_t*, size_t, size_t, size_t, const int16_t* const*, size_t, int32_t* const*);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
-void weighted_sum(const float* const*, const float*, size_t, size_t, float*);
+void weighted_sum(const void* const*, RowType, const float*, size_t, size_t, float*);
 void apply_rule(const RowRule&, float*, float*, float*, const float*, size_t);
+void round_row(const float*, size_t, size_t, uint64_t, uint16_t*);
 
 extern const Kernels table = {
     MANYCLASS_NAME(MANYCLASS_ISA),
@@ -49,6 +50,7 @@ extern const Kernels table = {
     dots,
     weighted_sum,
     apply_rule,
+    round_row,
 };
 
 }  // namespace manyclass::MANYCLASS_ISA

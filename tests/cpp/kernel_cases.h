@@ -29,6 +29,7 @@ public:
         for (const size_t n : {1, 15, 16, 17, 31, 33, 576, 1030}) row_dots(n);
         for (const size_t n : {1, 7, 8, 63, 64, 65, 200, 576}) weighted_sum(n);
         for (const size_t n : {1, 7, 16, 33, 576}) row_rules(n);
+        for (const size_t n : {1, 7, 16, 33, 576}) round_row(n);
         for (const size_t width : {16, 32, 48, 64, 80, 576, 4096, 8208}) cell_dots(width);
         for (const size_t window : {2, 4, 8, 16}) winners(window);
         for (const size_t bits : {32, 64, 96, 160, 512, 1024, 4096}) sketches(bits);
@@ -129,15 +130,30 @@ private:
     }
 
     void weighted_sum(size_t n) {
-        for (const size_t count : {1, 5, 64}) {
-            const auto rows = floats(count * n), weights = floats(count), start = floats(n);
-            add("weighted_sum x" + std::to_string(count), n, 576, [=](const Kernels& k, auto& out) {
-                std::vector<const float*> list(count);
-                for (size_t j = 0; j < count; ++j) list[j] = rows->data() + j * n;
-                std::memcpy(room<float>(out, n), start->data(), n * sizeof(float));
-                k.weighted_sum(list.data(), weights->data(), count, n, reinterpret_cast<float*>(out.data()));
-            });
-        }
+        const auto halves = whole<uint16_t>(64 * n, 0x3800, 0x4200);  // small numbers in bfloat16
+        for (const size_t count : {1, 5, 64})
+            for (const RowType type : {RowType::f32, RowType::bf16}) {
+                const auto rows = floats(count * n), weights = floats(count), start = floats(n);
+                const std::string name = type == RowType::f32 ? "weighted_sum x" : "weighted_sum bfloat16 x";
+                add(name + std::to_string(count), n, 576, [=](const Kernels& k, auto& out) {
+                    std::vector<const void*> list(count);
+                    for (size_t j = 0; j < count; ++j)
+                        list[j] = type == RowType::f32 ? static_cast<const void*>(rows->data() + j * n)
+                                                       : halves->data() + j * n;
+                    std::memcpy(room<float>(out, n), start->data(), n * sizeof(float));
+                    k.weighted_sum(list.data(), type, weights->data(), count, n, reinterpret_cast<float*>(out.data()));
+                });
+            }
+    }
+
+    void round_row(size_t n) {
+        const auto bits = whole<uint32_t>(n, INT32_MIN, INT32_MAX);  // any float there is
+        const uint64_t key = random_();
+        add("round_row", n, 576, [=](const Kernels& k, auto& out) {
+            std::vector<float> row(n);
+            std::memcpy(row.data(), bits->data(), n * sizeof(float));
+            k.round_row(row.data(), 3, n, key, room<uint16_t>(out, n));
+        });
     }
 
     void row_rules(size_t n) {
