@@ -67,9 +67,7 @@ def _step(
     return w - f(rule.step) * g, first, None
 
 
-def _check(
-    rule: RowRule, weight: Rows, first: Rows | None, second: Rows | None, ids: Ids, gradient: Floats
-) -> None:
+def _check(rule: RowRule, weight: Rows, first: Rows | None, second: Rows | None, ids: Ids, gradient: Floats) -> None:
     """Raise ValueError with the native core's words, before anything is written."""
     if rule.kind not in (SGD, ADAGRAD, ADAM):
         raise ValueError("kind of rule is unknown")

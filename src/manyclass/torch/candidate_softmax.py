@@ -367,8 +367,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         found = self.shortlist(x, ranks)
         if self.shared and found.shape[1] > ranks and self.shared_limit < self.num_classes:
             # An index of few classes gives all of them, in no order.
-            with torch.no_grad():
-                logits = F.linear(*self.layer.plain(x))
+            logits = self.layer.all_logits(x)
             values, ids = logits.sort(dim=1, descending=True, stable=True)
             return ids.masked_fill(values.isneginf(), -1)[:, :ranks]
         return found
@@ -384,7 +383,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.index.schedule.note_pull(distinct, pull)
         if self.meter.due():
             few = min(EXAMPLES, len(x))
-            self.meter.compare(F.linear(*self.layer.plain(x[:few])), classes.without_tail(few), self.index.age())
+            self.meter.compare(self.layer.all_logits(x[:few]), classes.without_tail(few), self.index.age())
         self.meter.count(len(distinct), self.num_classes)
 
     def _topk(self, input: Tensor, k: int, candidates: int = 0, normalizer: Normalizer = "candidates") -> TopK[Tensor]:

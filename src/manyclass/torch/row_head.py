@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
+from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_products import RowUpdate, gather_rows
 
 RowUpdateMode = Literal["gradient", "fused", "at_step"]
@@ -39,7 +40,8 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         lr=0.1); schedulers take `head.row_optimizer`.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
-    device, dtype: of the parameters, as for nn.Linear.
+    device, dtype: of the parameters, as for nn.Linear. With torch.bfloat16 the rows take half the memory, and row
+        optimizers round them by chance (row_optimizers.py); the bias stays float32.
     """
 
     bias: nn.Parameter | None
@@ -71,7 +73,8 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
         shape = (self.num_embeddings, self.embedding_dim)
         self.register_parameter("weight", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
-        of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=dtype)) if bias else None
+        wide = computed_in(self.weight.dtype)  # a bias of 16 bits would save next to nothing, and blur every logit
+        of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=wide)) if bias else None
         self.register_parameter("bias", of_rows)
         self._draw_parameters()
         self._fused: FusedUpdate | None = None
@@ -134,7 +137,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
     def _nothing(self, flat: Tensor) -> Tensor:
         nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
         for parameter in self._row_parameters():  # an input without gradient must not stop a plain training loop
-            nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
+            nothing = nothing + gather_rows(parameter, no_ids, self._update, nothing.dtype).sum()
         return nothing
 
     @torch.no_grad()

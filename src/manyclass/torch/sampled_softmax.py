@@ -17,6 +17,7 @@ from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 from manyclass.torch.head import Reduction
 from manyclass.torch.linear_conversion import FromLinear
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
+from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_products import gather_rows
 
 
@@ -63,7 +64,9 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
             return all_classes.losses(input, self.weight, self.bias, positives)
-        positive, negative = self._logits(input.to(self.weight.dtype), positives, self.sampler.draw(self.samples))
+        positive, negative = self._logits(
+            input.to(computed_in(self.weight.dtype)), positives, self.sampler.draw(self.samples)
+        )
         present = positives >= 0
         mean = positive.where(present, 0).sum(1) / present.sum(1)
         return torch.cat([positive, negative], 1).logsumexp(1) - mean
@@ -75,8 +78,8 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         """
         # Every row once, so that an update inside backward moves it once.
         ids = torch.cat([positives[positives >= 0], drawn.classes]).unique()
-        rows = gather_rows(self.weight, ids, self._update)
-        bias = None if self.bias is None else gather_rows(self.bias, ids, self._update)
+        rows = gather_rows(self.weight, ids, self._update, input.dtype)
+        bias = None if self.bias is None else gather_rows(self.bias, ids, self._update, input.dtype)
         places = torch.searchsorted(ids, positives).masked_fill(positives < 0, -1)
         positive = all_classes.chosen_logits(input, rows, bias, places)
         at = torch.searchsorted(ids, drawn.classes)
