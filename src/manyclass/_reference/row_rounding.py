@@ -31,7 +31,8 @@ def rounding_noise(noise: int, ids: npt.NDArray[np.int64], array: int, width: in
     x = (x ^ (x >> u(16))) * u(0x7FEB352D)
     x ^= (keys >> np.uint64(32)).astype(u)
     x = (x ^ (x >> u(15))) * u(0x846CA68B)
-    return x >> u(16)
+    bits: npt.NDArray[np.uint32] = x >> u(16)
+    return bits
 
 
 def rounded(values: Floats, noise: npt.NDArray[np.uint32]) -> Bits:

@@ -58,8 +58,8 @@ def _step(
         g = g + f(rule.weight_decay) * w
     if rule.kind == ADAGRAD:
         assert first is not None
-        s = first + g * g
-        return w - (f(rule.step) * g) / (np.sqrt(s) + f(rule.eps)), s, None
+        s: Floats = first + g * g
+        return np.asarray(w - (f(rule.step) * g) / (np.sqrt(s) + f(rule.eps)), f), s, None
     if rule.uses_first:
         assert first is not None
         first = f(rule.first_decay) * first + f(rule.first_share) * g

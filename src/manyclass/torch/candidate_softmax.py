@@ -109,14 +109,15 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        if config is not None and not isinstance(config, HashConfig):
+            raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
             ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            budget={"config": config, "index": True, "normalize": bool(normalize)},
         )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")
-        if config is not None and not isinstance(config, HashConfig):
-            raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         if config is not None:
             config.check_features(in_features)
         self.output = checked_output(output)

@@ -16,8 +16,8 @@ from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import InputError, InputTypeError
 from manyclass.torch.head import Reduction
-from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_arrays import array, computed_in
+from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import pair_logits
 
 

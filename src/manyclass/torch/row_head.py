@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
+from manyclass.torch.memory_budget import check_memory
 from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_products import RowUpdate, gather_rows
 
@@ -42,6 +43,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
     reduction: "mean" (default), "sum" or "none", as in torch.
     device, dtype: of the parameters, as for nn.Linear. With torch.bfloat16 the rows take half the memory, and row
         optimizers round them by chance (row_optimizers.py); the bias stays float32.
+    budget: further arguments of `memory_budget`, from a head that takes more memory than its rows.
     """
 
     bias: nn.Parameter | None
@@ -59,6 +61,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         reduction: Reduction = "mean",
         device: Any = None,
         dtype: Any = None,
+        budget: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         if row_update not in get_args(RowUpdateMode):
@@ -72,6 +75,10 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         self.embedding_dim, self.sparse, self.padding_idx = self.in_features, True, None
         self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
         shape = (self.num_embeddings, self.embedding_dim)
+        if torch.empty(0, device=device).device.type == "cpu":
+            kind = torch.get_default_dtype() if dtype is None else dtype
+            needs = {"bias": bias, "optimizer": row_optimizer, "index": False, **(budget or {})}
+            check_memory(type(self).__name__, shape, kind, needs)
         self.register_parameter("weight", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
         wide = computed_in(self.weight.dtype)  # a bias of 16 bits would save next to nothing, and blur every logit
         of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=wide)) if bias else None

@@ -6,8 +6,8 @@ A step costs time in proportion to the touched rows; states are as large as the 
 system provides their memory page by page as rows are first touched (after `load_state_dict` or a dense gradient: all).
 
 Parameters of bfloat16 take half the memory, and so do their states. Steps are computed in float32 and written by
-stochastic rounding: up or down by chance, right on average, where rounding to nearest would lose every step smaller than
-1/512 of a weight. `seed` is that of the dice: same seed and steps, same bits, whatever the threads. A number that
+stochastic rounding: up or down by chance, right on average, where rounding to nearest would lose every step smaller
+than 1/512 of a weight. `seed` is that of the dice: same seed and steps, same bits, whatever the threads. A number that
 bfloat16 cannot hold stays at its largest. Dense gradients go the way of torch, which rounds to nearest.
 """
 

@@ -1,7 +1,7 @@
 """Logits: differentiable products of examples with chosen rows; gradients exist for the touched rows only.
 
-float32 on the CPU runs in the native core, on rows of float32 or bfloat16. Anything else (float64 for gradcheck) runs as
-a few plain torch operations with the same result: they are the specification.
+float32 on the CPU runs in the native core, on rows of float32 or bfloat16. Anything else (float64 for gradcheck) runs
+as a few plain torch operations with the same result: they are the specification.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -15,7 +15,6 @@ from torch.autograd.function import once_differentiable
 from manyclass._backend import core
 from manyclass.torch.row_arrays import array, computed_in, is_native, view
 from manyclass.torch.weight_watch import announce_moved
-
 
 SLICE_ELEMENTS = 2**26  # rows that are widened at a time where all classes are computed: 256 MiB
 

@@ -11,6 +11,7 @@ from manyclass._backend import core
 from manyclass._row_rule import ADAGRAD, ADAM, RowRule
 from manyclass._windows_and_signs import random_words
 from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.torch.memory_budget import check_state
 from manyclass.torch.row_arrays import is_native, view
 from manyclass.torch.weight_watch import announce_moved
 
@@ -160,6 +161,7 @@ def untouched_zeros(like: Tensor, fill: float = 0.0) -> Tensor:
     """Return a contiguous state for a parameter; zeros cost no memory until written (torch.zeros writes them)."""
     if fill or not like.numel():
         return torch.full(like.shape, fill, dtype=like.dtype)
+    check_state(like.numel() * like.element_size())
     zeros = torch.from_numpy(np.zeros(like.numel() * like.element_size(), np.uint8))
     return zeros.view(like.dtype).view(like.shape)
 

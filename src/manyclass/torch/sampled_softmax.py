@@ -16,8 +16,8 @@ from manyclass.torch import all_classes
 from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 from manyclass.torch.head import Reduction
 from manyclass.torch.linear_conversion import FromLinear
-from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_arrays import computed_in
+from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import gather_rows
 
 
