@@ -20,7 +20,7 @@ from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.build_progress import bar_if_slow
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.removed_classes import RemovedClasses
-from manyclass.torch.row_products import array
+from manyclass.torch.row_gradients import array
 from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build

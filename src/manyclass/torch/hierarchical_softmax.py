@@ -16,8 +16,9 @@ from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import InputError, InputTypeError
 from manyclass.torch.head import Reduction
+from manyclass.torch.row_gradients import array
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
-from manyclass.torch.row_products import array, pair_logits
+from manyclass.torch.row_products import pair_logits
 
 
 class HierarchicalSoftmax(RowHead):

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
-from manyclass.torch.row_products import RowUpdate, gather_rows
+from manyclass.torch.row_gradients import RowUpdate
+from manyclass.torch.row_products import gather_rows
 
 RowUpdateMode = Literal["gradient", "fused", "at_step"]
 ROW_STATE = "row_state."  # how a state dict begins the names of what moves the rows
