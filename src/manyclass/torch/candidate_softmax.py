@@ -1,7 +1,7 @@
 """The output layer over many classes that computes few of them: candidates of an index, positives, a random tail.
 
 A training step reads as one line in `_losses`: prepare the input, refresh the index, choose classes (step_classes.py),
-their logits (row_products.py), the loss. Backward is in row_products.py, the move of the rows in row_step.py.
+the loss with its gradients (shared_loss.py), which move the rows (row_step.py).
 
 Longer than our usual file because it is the whole public face of the head, most of it signatures and docstrings.
 """
@@ -32,11 +32,13 @@ from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
+from manyclass.torch.shared_loss import even_targets, shared_losses
 from manyclass.torch.step_classes import (
     TYPICAL_BATCH,
     RecentClasses,
     StepClasses,
     own_classes,
+    own_losses,
     ranks_per_example,
     sampled_outside,
     shared_classes,
@@ -341,15 +343,17 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if learning:
             self.index.refresh(self.weight, self.bias)
         classes = self._step_classes(x, positives) if again is None else again
-        logits = layer.shared_logits(x, classes.ids) if self.shared else layer.own_logits(x, classes.ids)
+        if self.shared:
+            found = shared_losses(layer, x, classes, even_targets(positives, logistic), logistic=logistic)
+            losses, pulled = found.losses, (classes.ids, found.pull)
+        else:
+            logits = layer.own_logits(x, classes.ids)
+            losses = own_losses(logits, classes, positives, logistic)
+            pulled = classes.pulled(logits.detach(), positives)
         if learning:
             self._recent.keep(positives, classes)
-            self._note_step(x.detach(), classes, logits.detach(), positives)
-        log_weights = classes.log_weights.to(x.dtype)
-        of_positives = logits.gather(1, classes.places_of(positives)).masked_fill(positives < 0, 0).sum(1)
-        if logistic:
-            return (F.softplus(logits) * log_weights.exp()).sum(1) - of_positives
-        return (logits + log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
+            self._note_step(x.detach(), classes, *pulled)
+        return losses
 
     def _step_classes(self, x: Tensor, positives: Tensor) -> StepClasses:
         """Return the classes that this step computes."""
@@ -378,9 +382,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return self.sampler if self.training else ClassSampler(self.num_classes, removed=self.sampler.removed)
 
     @torch.no_grad()
-    def _note_step(self, x: Tensor, classes: StepClasses, logits: Tensor, positives: Tensor) -> None:
-        """Tell index and meter what this step is about to change."""
-        distinct, pull = classes.pulled(logits, positives)
+    def _note_step(self, x: Tensor, classes: StepClasses, distinct: Tensor, pull: Tensor) -> None:
+        """Tell index and meter what this step is about to change: these classes, by so much."""
         self.index.schedule.note_pull(distinct, pull)
         if self.meter.due():
             few = min(EXAMPLES, len(x))

@@ -24,6 +24,11 @@ def is_native(*tensors: Tensor | None) -> bool:
     return all(tensor is None or (tensor.dtype in NATIVE_TYPES and tensor.is_cpu) for tensor in tensors)
 
 
+def computes_natively(input: Tensor, weight: Tensor, bias: Tensor | None) -> bool:
+    """Return whether the native core multiplies these: float32 on the CPU, with rows that it can hold."""
+    return is_native(weight) and all(t is None or (t.dtype == torch.float32 and t.is_cpu) for t in (input, bias))
+
+
 def computed_in(dtype: torch.dtype) -> torch.dtype:
     """Return the type in which rows of this one are multiplied and moved: float32, except for float64."""
     return torch.float64 if dtype == torch.float64 else torch.float32

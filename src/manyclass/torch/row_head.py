@@ -14,7 +14,8 @@ from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
 from manyclass.torch.memory_budget import check_memory
 from manyclass.torch.row_arrays import computed_in
-from manyclass.torch.row_products import RowUpdate, gather_rows
+from manyclass.torch.row_gradients import RowUpdate
+from manyclass.torch.row_products import gather_rows
 
 RowUpdateMode = Literal["gradient", "fused", "at_step"]
 ROW_STATE = "row_state."  # how a state dict begins the names of what moves the rows

@@ -4,7 +4,7 @@ float32 on the CPU runs in the native core, on rows of float32 or bfloat16. Anyt
 as a few plain torch operations with the same result: they are the specification.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,20 +13,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyclass._backend import core
-from manyclass.torch.row_arrays import array, computed_in, is_native, view
-from manyclass.torch.weight_watch import announce_moved
+from manyclass.torch.row_arrays import array, computed_in, computes_natively
+from manyclass.torch.row_gradients import RowReceiver, RowUpdate, sparse_rows
 
 SLICE_ELEMENTS = 2**26  # rows that are widened at a time where all classes are computed: 256 MiB
-
-
-class RowUpdate(Protocol):
-    """What changes rows inside backward, in place of a gradient: a row optimizer."""
-
-    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-        """Apply one step to rows `ids`, distinct and ascending; gradient: one entry of the parameter per id.
-
-        The gradient may be float32 where the parameter is a shorter type.
-        """
 
 
 class ClassLayer(NamedTuple):
@@ -43,12 +33,6 @@ class ClassLayer(NamedTuple):
     temperature: float = 1.0
     removed: Tensor | None = None
 
-    def shared_logits(self, x: Tensor, ids: Tensor) -> Tensor:
-        """Return logits (examples, n) of distinct, ascending classes (n,): one dense product on gathered rows."""
-        rows, bias = self._gathered(ids, x.dtype)
-        logits = x @ rows.T if bias is None else torch.addmm(bias, x, rows.T)
-        return logits / self.temperature
-
     def own_logits(self, x: Tensor, ids: Tensor) -> Tensor:
         """Return logits of each example's own classes (examples, n); -inf where a class is negative."""
         if not self.unit_rows:
@@ -56,7 +40,7 @@ class ClassLayer(NamedTuple):
         distinct, places = torch.unique(ids, return_inverse=True)
         if len(distinct) and distinct[0] < 0:
             distinct, places = distinct[1:], places - 1
-        rows, bias = self._gathered(distinct, x.dtype)
+        rows, bias = self.gathered(distinct, x.dtype)
         return pair_logits(x, places, rows, bias) / self.temperature
 
     @torch.no_grad()
@@ -84,7 +68,8 @@ class ClassLayer(NamedTuple):
         weight = F.normalize(weight.to(x.dtype)) if self.unit_rows else weight.to(x.dtype)
         return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
 
-    def _gathered(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+    def gathered(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Return copies of the rows, of length one for cosine logits, and biases of distinct, ascending classes."""
         rows = gather_rows(self.weight, ids, self.update, dtype)
         bias = None if self.bias is None else gather_rows(self.bias, ids, self.update, dtype)
         return (F.normalize(rows) if self.unit_rows else rows), bias
@@ -99,7 +84,7 @@ def pair_logits(
     Gradients: dense for input; sparse and coalesced for weight and bias, or none where `update` takes them.
     A weight that is no parameter (gathered rows) gets a dense gradient; its rows must all be wanted.
     """
-    if is_native(weight) and _is_float32(input) and (bias is None or _is_float32(bias)):
+    if computes_natively(input, weight, bias):
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
         return logits
     rows = _EmbedRows.apply(weight, ids, update, input.dtype)
@@ -118,17 +103,6 @@ def gather_rows(
     """
     rows: Tensor = _GatherRows.apply(weight, ids, update, dtype or weight.dtype)
     return rows
-
-
-def _is_float32(tensor: Tensor) -> bool:
-    return tensor.dtype == torch.float32 and tensor.is_cpu
-
-
-def sparse_rows(ids: Tensor, values: Tensor, like: Tensor) -> Tensor:
-    """Return a coalesced sparse tensor of `like`'s shape: `values` at rows `ids`."""
-    return torch.sparse_coo_tensor(
-        ids[None], values, tuple(like.shape), is_coalesced=True, check_invariants=False, requires_grad=False
-    )
 
 
 class _PairLogits(torch.autograd.Function):
@@ -154,59 +128,16 @@ class _PairLogits(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         input, weight = ctx.saved_tensors if ctx.update is None else (*ctx.saved_tensors, ctx.weight)
-        values, threads = array(gradient), torch.get_num_threads()
+        values = array(gradient)
         input_gradient = None
         if ctx.needs_input_grad[0]:
             into = np.empty(tuple(input.shape), np.float32)
-            ctx.pairs.input_gradients(values, array(weight), into, threads)
+            ctx.pairs.input_gradients(values, array(weight), into, torch.get_num_threads())
             input_gradient = torch.from_numpy(into)
-        if not (ctx.needs_input_grad[2] or ctx.needs_input_grad[3]):
-            return input_gradient, None, None, None, None
-        rows = ctx.pairs.rows
-        sums = np.empty(len(rows), np.float32)
-        if _moved_at_once(ctx, values, input, weight, sums):
-            if ctx.needs_input_grad[3]:
-                ctx.update.update_rows(ctx.bias, torch.from_numpy(rows), torch.from_numpy(sums))
-            return input_gradient, None, None, None, None
-        into = np.empty((len(rows), input.shape[1]), np.float32)
-        ctx.pairs.row_gradients(values, array(input), into, sums, threads)
-        ids, row_gradient, bias_gradient = (torch.from_numpy(part) for part in (rows, into, sums))
-        if ctx.update is not None:
-            if ctx.needs_input_grad[2]:
-                ctx.update.update_rows(weight, ids, row_gradient)
-            if ctx.needs_input_grad[3]:
-                ctx.update.update_rows(ctx.bias, ids, bias_gradient)
-            return input_gradient, None, None, None, None
-        if ctx.dense:
-            return (
-                input_gradient,
-                None,
-                row_gradient.to(weight.dtype),
-                None if ctx.bias is None else bias_gradient,
-                None,
-            )
-        return (
-            input_gradient,
-            None,
-            sparse_rows(ids, row_gradient.to(weight.dtype), weight) if ctx.needs_input_grad[2] else None,
-            sparse_rows(ids, bias_gradient, ctx.bias) if ctx.needs_input_grad[3] else None,
-            None,
-        )
-
-
-def _moved_at_once(ctx: Any, gradient: Any, input: Tensor, weight: Tensor, sums: Any) -> bool:
-    """Move the rows natively, no array of their gradients between, if the update is one that can say how."""
-    begin = getattr(ctx.update, "begin_step", None)
-    if begin is None or not ctx.needs_input_grad[2] or not weight.is_contiguous():
-        return False
-    step = begin(weight)
-    if step is None:
-        return False
-    states = [None if state is None else view(state) for state in (step.first, step.second)]
-    ctx.pairs.update_rows(gradient, array(input), step.rule, view(weight), *states, sums, torch.get_num_threads())
-    torch.autograd.graph.increment_version([part for part in (weight, step.first, step.second) if part is not None])
-    announce_moved(weight, torch.from_numpy(ctx.pairs.rows))
-    return True
+        receiver = RowReceiver(weight, ctx.bias, ctx.update, ctx.dense)
+        wanted = (ctx.needs_input_grad[2], ctx.needs_input_grad[3])
+        of_rows = receiver.receive(ctx.pairs, torch.from_numpy(ctx.pairs.rows), values, array(input), wanted)
+        return input_gradient, None, *of_rows, None
 
 
 class _GatherRows(torch.autograd.Function):
