@@ -11,6 +11,7 @@ using namespace manyclass;
 void bind_index(nb::module_& m);
 void bind_row_products(nb::module_& m);
 void bind_row_update(nb::module_& m);
+void bind_shared_step(nb::module_& m);
 void bind_class_tree(nb::module_& m);
 
 namespace {
@@ -49,5 +50,6 @@ NB_MODULE(_native, m) {
     bind_index(m);
     bind_row_products(m);
     bind_row_update(m);
+    bind_shared_step(m);
     bind_class_tree(m);
 }

@@ -12,8 +12,12 @@ using namespace manyclass;
 
 namespace {
 
-FloatRows view(const In<float, 2>& rows) {
+DenseRows view(const In<float, 2>& rows) {
     return {rows.data(), rows.shape(0), rows.shape(1)};
+}
+
+DenseRows view(const RowsArray& rows) {
+    return {rows.data(), rows.shape(0), rows.shape(1), row_type(rows)};
 }
 
 void check_rows(const ChosenRows& chosen, size_t rows) {
@@ -25,15 +29,16 @@ void check_pairs(const ChosenRows& chosen, const Array& array) {
     require(array.shape(0) == chosen.examples() && array.shape(1) == chosen.width(), "one number per pair");
 }
 
-void products(const ChosenRows& self, In<float, 2> weight, std::optional<In<float, 1>> bias, In<float, 2> input,
+void products(const ChosenRows& self, RowsArray weight, std::optional<In<float, 1>> bias, In<float, 2> input,
               Out<float, 2> out, size_t threads) {
     check_rows(self, weight.shape(0));
     check_pairs(self, out);
     require(!bias || bias->size() == weight.shape(0), "bias does not fit the weight");
     require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
+    const DenseRows rows = view(weight);
     const float* bias_data = bias ? bias->data() : nullptr;
     nb::gil_scoped_release unlocked;
-    self.products(view(weight), bias_data, input.data(), out.data(), std::max<size_t>(1, threads));
+    self.products(rows, bias_data, input.data(), out.data(), std::max<size_t>(1, threads));
 }
 
 void row_gradients(const ChosenRows& self, In<float, 2> gradient, In<float, 2> input, Out<float, 2> out,
@@ -47,7 +52,7 @@ void row_gradients(const ChosenRows& self, In<float, 2> gradient, In<float, 2> i
 }
 
 void bound_update_rows(const ChosenRows& self, In<float, 2> gradient, In<float, 2> input, const RowRuleTuple& tuple,
-                       Out<float, 2> weight, RowState first, RowState second, Out<float, 1> sums, size_t threads) {
+                       StoredArray weight, RowState first, RowState second, Out<float, 1> sums, size_t threads) {
     check_pairs(self, gradient);
     check_rows(self, weight.shape(0));
     require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
@@ -58,13 +63,14 @@ void bound_update_rows(const ChosenRows& self, In<float, 2> gradient, In<float, 
     self.update_rows(gradient.data(), view(input), rule, rows, sums.data(), std::max<size_t>(1, threads));
 }
 
-void input_gradients(const ChosenRows& self, In<float, 2> gradient, In<float, 2> weight, Out<float, 2> out,
+void input_gradients(const ChosenRows& self, In<float, 2> gradient, RowsArray weight, Out<float, 2> out,
                      size_t threads) {
     check_rows(self, weight.shape(0));
     check_pairs(self, gradient);
     require(out.shape(0) == self.examples() && out.shape(1) == weight.shape(1), "out");
+    const DenseRows rows = view(weight);
     nb::gil_scoped_release unlocked;
-    self.input_gradients(gradient.data(), view(weight), out.data(), std::max<size_t>(1, threads));
+    self.input_gradients(gradient.data(), rows, out.data(), std::max<size_t>(1, threads));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ using namespace manyclass;
 
 namespace {
 
-void bound_update_rows(const RowRuleTuple& tuple, Out<float, 2> weight, RowState first, RowState second,
+void bound_update_rows(const RowRuleTuple& tuple, StoredArray weight, RowState first, RowState second,
                        In<int64_t, 1> ids, In<float, 2> gradient, size_t threads) {
     const RowRule rule = row_rule(tuple);
     require(gradient.shape(0) == ids.size() && gradient.shape(1) == weight.shape(1),

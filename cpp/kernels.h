@@ -34,6 +34,7 @@ constexpr float kTiniest = 1e-34f;  // a vector below that counts as zero: what 
 constexpr size_t kBlock = 32;       // classes per block of the flat sketch
 constexpr int kQueryLevels = 7;     // a query coordinate is an integer in [-7, 7]
 constexpr size_t kScanTile = 4;     // queries that may share one pass over the codes
+constexpr size_t kPanel = 16;       // columns of a matrix that lie together where it is multiplied
 constexpr int kCellLevels = 127;    // a coordinate is an integer in [-127, 127] where cells are chosen
 
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
@@ -82,11 +83,31 @@ struct Kernels {
                       size_t count, int32_t* const* out);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
     void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
-    // Adds the sum of weights[j] * rows[j] to `out`.
-    void (*weighted_sum)(const float* const* rows, const float* weights, size_t count, size_t n, float* out);
+    // Adds the sum of weights[j] * rows[j] to `out`; rows are f32 or bf16.
+    void (*weighted_sum)(const void* const* rows, RowType type, const float* weights, size_t count, size_t n,
+                         float* out);
+    // Matrix products with a right-hand side in panels [panels][depth][kPanel] (cpp/kernels/panel_products.cpp):
+    // out[i][column] = sum over k of rows[i][k] * panel[k][column];
+    void (*row_panels)(const float* const* rows, size_t count, const float* panels, size_t panel_count, size_t depth,
+                       float* out, size_t stride);
+    // and the same added to `out`, with columns[k * step + i] for rows[i][k].
+    void (*column_panels)(const float* columns, size_t step, size_t count, const float* panels, size_t panel_count,
+                          size_t depth, float* out, size_t stride);
+    // One class, n examples, n a multiple of kPanel (cpp/kernels/class_shares.cpp). Products to logits,
+    // (product + bias) * scale + log_weight, and the largest of each example so far;
+    void (*finish_logits)(float* logits, float bias, float scale, float log_weight, size_t n, float* largest);
+    // logits, at most shift, to e^(logit - shift), which are added to sums and, if not null, squared to squares;
+    void (*exponentials)(float* logits, const float* shift, size_t n, float* sums, float* squares);
+    // those to gradients mass * share - spread, share = value * factor; returns the sum of the shares;
+    float (*softmax_shares)(float* values, const float* factors, const float* mass, float spread, size_t n);
+    // logits to weight * sigmoid(logit), weight * log(1 + e^logit) added to losses; returns the sum of the former.
+    float (*logistic_shares)(float* logits, float weight, size_t n, float* losses, float* squares);
     // One optimizer step on one row of n elements; states that the rule does not use may be null.
     void (*apply_rule)(const RowRule& rule, float* weight, float* first, float* second, const float* gradient,
                        size_t n);
+    // Columns first, first + 1, ... of one row as bfloat16, up or down by chance (formula in row_update.h); key is the
+    // row's.
+    void (*round_row)(const float* row, size_t first, size_t n, uint64_t key, uint16_t* out);
 };
 
 // The table in use: chosen at first call from the CPU and MANYCLASS_SIMD (instruction_sets.cpp, as the next four).

@@ -63,10 +63,10 @@ size_t ChosenRows::slice_begin(size_t slice, size_t slices) const {
     return static_cast<size_t>(std::lower_bound(starts_.begin(), starts_.end() - 1, bound) - starts_.begin());
 }
 
-void ChosenRows::products(const FloatRows& weight, const float* bias, const float* input, float* out,
+void ChosenRows::products(const DenseRows& weight, const float* bias, const float* input, float* out,
                           size_t threads) const {
     const Kernels& run = kernels();
-    const size_t features = weight.features, row_bytes = features * sizeof(float);
+    const size_t features = weight.features, row_bytes = weight.row_bytes();
     const size_t slices = threads * kSlicesPerThread;
     for (size_t slot = 0; slot < ids_.size(); ++slot)
         if (ids_[slot] < 0) out[slot] = -std::numeric_limits<float>::infinity();
@@ -82,7 +82,7 @@ void ChosenRows::products(const FloatRows& weight, const float* bias, const floa
             for (size_t at = starts_[row]; at < starts_[row + 1]; at += kChunk) {
                 const size_t n = std::min<size_t>(kChunk, starts_[row + 1] - at);
                 for (size_t i = 0; i < n; ++i) inputs[i] = input + slots_[at + i] / width_ * features, sums[i] = 0;
-                run.dots(weight.row(id), RowType::f32, inputs, n, features, sums);
+                run.dots(weight.row(id), weight.type, inputs, n, features, sums);
                 for (size_t i = 0; i < n; ++i) out[slots_[at + i]] = bias ? sums[i] + bias[id] : sums[i];
             }
         }
@@ -90,9 +90,9 @@ void ChosenRows::products(const FloatRows& weight, const float* bias, const floa
 }
 
 // Writes the gradient of one row and returns the sum of its pairs' gradients.
-float ChosenRows::row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run,
+float ChosenRows::row_gradient(size_t row, const float* gradient, const DenseRows& input, const Kernels& run,
                                float* out) const {
-    const float* inputs[kChunk];
+    const void* inputs[kChunk];
     float weights[kChunk];
     float sum = 0;
     std::memset(out, 0, input.features * sizeof(float));
@@ -103,12 +103,12 @@ float ChosenRows::row_gradient(size_t row, const float* gradient, const FloatRow
             weights[i] = gradient[slots_[at + i]];
             sum += weights[i];
         }
-        run.weighted_sum(inputs, weights, n, input.features, out);
+        run.weighted_sum(inputs, input.type, weights, n, input.features, out);
     }
     return sum;
 }
 
-void ChosenRows::row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums,
+void ChosenRows::row_gradients(const float* gradient, const DenseRows& input, float* out, float* sums,
                                size_t threads) const {
     const Kernels& run = kernels();
     const size_t slices = threads * kSlicesPerThread;
@@ -119,7 +119,7 @@ void ChosenRows::row_gradients(const float* gradient, const FloatRows& input, fl
     });
 }
 
-void ChosenRows::update_rows(const float* gradient, const FloatRows& input, const RowRule& rule,
+void ChosenRows::update_rows(const float* gradient, const DenseRows& input, const RowRule& rule,
                              const RowsToUpdate& rows, float* sums, size_t threads) const {
     const Kernels& run = kernels();
     const size_t slices = threads * kSlicesPerThread, width = rows.width;
@@ -128,21 +128,18 @@ void ChosenRows::update_rows(const float* gradient, const FloatRows& input, cons
         std::vector<float> own(width);
         const size_t end = slice + 1 == slices ? rows_.size() : slice_begin(slice + 1, slices);
         for (size_t row = slice_begin(slice, slices); row < end; ++row) {
-            if (row + ahead < end)
-                prefetch_row(rows.weight + static_cast<size_t>(rows_[row + ahead]) * width, width * sizeof(float));
+            if (row + ahead < end) rows.prefetch(static_cast<size_t>(rows_[row + ahead]));
             sums[row] = row_gradient(row, gradient, input, run, own.data());
-            const size_t at = static_cast<size_t>(rows_[row]) * width;
-            run.apply_rule(rule, rows.weight + at, rows.first ? rows.first + at : nullptr,
-                           rows.second ? rows.second + at : nullptr, own.data(), width);
+            rows.update(rule, static_cast<size_t>(rows_[row]), own.data(), run);
         }
     });
 }
 
-void ChosenRows::input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const {
+void ChosenRows::input_gradients(const float* gradient, const DenseRows& weight, float* out, size_t threads) const {
     const Kernels& run = kernels();
     const size_t features = weight.features;
     parallel_for(examples_, threads, [&](size_t example, size_t) {
-        const float* rows[kChunk];
+        const void* rows[kChunk];
         float weights[kChunk];
         float* to = out + example * features;
         std::memset(to, 0, features * sizeof(float));
@@ -154,9 +151,9 @@ void ChosenRows::input_gradients(const float* gradient, const FloatRows& weight,
                 if (ids[i] < 0) continue;
                 rows[n] = weight.row(static_cast<size_t>(ids[i]));
                 weights[n++] = own[i];
-                prefetch_row(rows[n - 1], features * sizeof(float));
+                prefetch_row(rows[n - 1], weight.row_bytes());
             }
-            run.weighted_sum(rows, weights, n, features, to);
+            run.weighted_sum(rows, weight.type, weights, n, features, to);
         }
     });
 }

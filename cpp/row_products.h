@@ -13,10 +13,13 @@
 
 namespace manyclass {
 
-struct FloatRows {
-    const float* data;
+// Rows one after the other, f32 or bf16.
+struct DenseRows {
+    const void* data;
     size_t count, features;
-    const float* row(size_t id) const { return data + id * features; }
+    RowType type = RowType::f32;
+    size_t row_bytes() const { return features * (type == RowType::bf16 ? 2 : 4); }
+    const void* row(size_t id) const { return static_cast<const std::byte*>(data) + id * row_bytes(); }
 };
 
 // Which rows each example chose.
@@ -31,17 +34,17 @@ public:
     std::span<const int64_t> rows() const { return rows_; }
 
     // products [examples][width] = weight[id] . input[example] + bias[id], -inf where there is no id.
-    void products(const FloatRows& weight, const float* bias, const float* input, float* out, size_t threads) const;
+    void products(const DenseRows& weight, const float* bias, const float* input, float* out, size_t threads) const;
     // out [rows][features] = sum over the row's pairs of gradient * input; sums [rows] of the gradients alone.
-    void row_gradients(const float* gradient, const FloatRows& input, float* out, float* sums, size_t threads) const;
+    void row_gradients(const float* gradient, const DenseRows& input, float* out, float* sums, size_t threads) const;
     // The same gradients, each applied to its row at once and never stored. sums as above.
-    void update_rows(const float* gradient, const FloatRows& input, const RowRule& rule, const RowsToUpdate& rows,
+    void update_rows(const float* gradient, const DenseRows& input, const RowRule& rule, const RowsToUpdate& rows,
                      float* sums, size_t threads) const;
     // out [examples][features] = sum over the example's pairs of gradient * weight[id].
-    void input_gradients(const float* gradient, const FloatRows& weight, float* out, size_t threads) const;
+    void input_gradients(const float* gradient, const DenseRows& weight, float* out, size_t threads) const;
 
 private:
-    float row_gradient(size_t row, const float* gradient, const FloatRows& input, const Kernels& run, float* out) const;
+    float row_gradient(size_t row, const float* gradient, const DenseRows& input, const Kernels& run, float* out) const;
     size_t slice_begin(size_t slice, size_t slices) const;
     size_t examples_, width_;
     std::vector<int64_t> ids_;      // as given

@@ -24,6 +24,11 @@ namespace manyclass {
 //
 // w is the weight; m or s is the first state, v the second. States start at zero: the first momentum of a row is
 // first_share * g.
+//
+// Rows that are kept as bfloat16 are read exactly and written by stochastic rounding: up or down by chance, the nearer
+// the likelier, so that a step too small for the format still counts on average (rounding to nearest would lose it
+// every time). A finite number stays finite: from bfloat16's largest on it is cut off, not rounded up to infinity. The
+// dice are a function of (noise, row, array, column): no generator has a state, and no order matters.
 struct RowRule {
     enum Kind : int { sgd = 0, adagrad = 1, adam = 2 };
     Kind kind = sgd;
@@ -36,17 +41,32 @@ struct RowRule {
     float correction = 1;  // adam: sqrt(1 - beta2^t)
     float eps = 0;
     bool nesterov = false;
+    uint64_t noise = 0;  // another one at every step
 
     bool uses_first() const { return kind != sgd || first_decay != 0; }
     bool uses_second() const { return kind == adam; }
 };
 
-// What a rule works on: arrays of the same shape (rows, width); unused states are null.
+// One array of rows, f32 or bf16; null where a rule does not use it.
+struct StoredRows {
+    void* data = nullptr;
+    RowType type = RowType::f32;
+
+    void* row(size_t id, size_t width) const {
+        return data ? static_cast<std::byte*>(data) + id * bytes(width) : nullptr;
+    }
+    size_t bytes(size_t width) const { return width * (type == RowType::bf16 ? 2 : 4); }
+};
+
+// What a rule works on: arrays of the same shape (rows, width).
 struct RowsToUpdate {
-    float* weight;
-    float* first;
-    float* second;
+    StoredRows weight, first, second;
     size_t width;
+
+    // Brings a row near before it is its turn: scattered rows defeat the hardware's own guess.
+    void prefetch(size_t id) const;
+    // Takes one step on one row.
+    void update(const RowRule& rule, size_t id, const float* gradient, const Kernels& run) const;
 };
 
 // Row ids[i] gets gradient row i. Ids are distinct, so each row has one writer and the result does not depend on the

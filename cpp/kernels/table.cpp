@@ -24,8 +24,15 @@ int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
 void cell_dots(const int8_t*, size_t, size_t, size_t, const int16_t* const*, size_t, int32_t* const*);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
-void weighted_sum(const float* const*, const float*, size_t, size_t, float*);
+void weighted_sum(const void* const*, RowType, const float*, size_t, size_t, float*);
+void row_panels(const float* const*, size_t, const float*, size_t, size_t, float*, size_t);
+void column_panels(const float*, size_t, size_t, const float*, size_t, size_t, float*, size_t);
+void finish_logits(float*, float, float, float, size_t, float*);
+void exponentials(float*, const float*, size_t, float*, float*);
+float softmax_shares(float*, const float*, const float*, float, size_t);
+float logistic_shares(float*, float, size_t, float*, float*);
 void apply_rule(const RowRule&, float*, float*, float*, const float*, size_t);
+void round_row(const float*, size_t, size_t, uint64_t, uint16_t*);
 
 extern const Kernels table = {
     MANYCLASS_NAME(MANYCLASS_ISA),
@@ -48,7 +55,14 @@ extern const Kernels table = {
     cell_dots,
     dots,
     weighted_sum,
+    row_panels,
+    column_panels,
+    finish_logits,
+    exponentials,
+    softmax_shares,
+    logistic_shares,
     apply_rule,
+    round_row,
 };
 
 }  // namespace manyclass::MANYCLASS_ISA

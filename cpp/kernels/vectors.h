@@ -20,7 +20,7 @@
 #if defined(__clang__)
 #define MANYCLASS_UNROLL _Pragma("unroll")
 #else
-#define MANYCLASS_UNROLL _Pragma("GCC unroll 8")
+#define MANYCLASS_UNROLL _Pragma("GCC unroll 16")
 #endif
 
 namespace manyclass::MANYCLASS_ISA {

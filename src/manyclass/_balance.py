@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._row_types import as_floats
 from manyclass._typical import lengths, typical_rows
 from manyclass.config import HashConfig
 
@@ -70,7 +71,7 @@ def find_balance(
     if config.balance == "none":
         return None
     step = max(1, len(rows) // ROWS_SAMPLED)
-    centre, row_residuals = _centred(rows[::step].astype(np.float64))
+    centre, row_residuals = _centred(as_floats(rows[::step], np.float64))
     mean, query_residuals = _centred(np.asarray(queries, np.float64))
     if not real:
         mean = np.zeros_like(mean)

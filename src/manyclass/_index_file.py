@@ -13,8 +13,8 @@ import numpy.typing as npt
 from manyclass._balance import Balance
 from manyclass._cell_centres import Centres
 from manyclass._index_state import IndexState, likeliest_by_norm_and_bias
-from manyclass._section_file import BF16, read_sections, write_sections
-from manyclass._validation import ROW_TYPES
+from manyclass._row_types import BF16, ROW_TYPES, row_type
+from manyclass._section_file import read_sections, write_sections
 from manyclass.config import MAX_CLASSES, MAX_FEATURES, HashConfig
 from manyclass.errors import CorruptFileError, ManyclassError
 from manyclass.report import Measured
@@ -294,8 +294,7 @@ def _names(arrays: Arrays, count: int) -> list[str]:
 
 
 def _storable(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    assert rows.dtype.name in ROW_TYPES
-    return rows.view(np.uint16).view(BF16) if rows.dtype.name == "bfloat16" else rows
+    return rows.view(np.uint16).view(BF16) if row_type(rows.dtype) == ROW_TYPES["bfloat16"] else rows
 
 
 def _loaded(rows: npt.NDArray[Any], stored: np.dtype[Any]) -> npt.NDArray[Any]:
@@ -303,6 +302,6 @@ def _loaded(rows: npt.NDArray[Any], stored: np.dtype[Any]) -> npt.NDArray[Any]:
         return rows
     try:
         import ml_dtypes
-    except ImportError as missing:
-        raise ImportError("the file's rows are bfloat16, which NumPy lacks; `pip install ml_dtypes`") from missing
+    except ImportError:
+        return rows.view(BF16)
     return rows.view(ml_dtypes.bfloat16)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from manyclass._backend import core
 from manyclass._balance import Balance
 from manyclass._cell_centres import SAMPLE_PER_CELL, Centres, find_centres, typical_sample
+from manyclass._row_types import as_floats
 from manyclass._typical import typical_rows
 from manyclass._validation import Floats, Ids, check_ids, check_rows, not_finite
 from manyclass._windows_and_signs import draw_signs, draw_windows
@@ -107,7 +108,7 @@ class IndexState:
         leads = np.zeros(len(ids), np.float32) if bias is None else bias[ids]
         if self.balance is None:
             with np.errstate(invalid="ignore", over="ignore"):
-                return typical_sample(self.rows[ids].astype(np.float32) - centre, leads)
+                return typical_sample(as_floats(self.rows[ids]) - centre, leads)
         coordinates, mean_logits = self.row_coordinates(ids, threads)
         return typical_sample(coordinates, np.asarray(leads + mean_logits, np.float32))
 
@@ -180,7 +181,7 @@ def mean_row(rows: npt.NDArray[Any]) -> Floats:
     """
     step = max(1, len(rows) // SAMPLE)
     with np.errstate(invalid="ignore", over="ignore"):
-        sample = rows[::step].astype(np.float64)
+        sample = as_floats(rows[::step], np.float64)
         kept = typical_rows(sample)
         if not kept.any():
             return np.zeros(rows.shape[1], np.float32)
@@ -216,12 +217,12 @@ def fit_vote_weights(state: IndexState) -> Floats:
     chosen = visible[np.linspace(0, count - 1, 64).astype(np.int64)]
     cosines, roots = [], []
     for first, second in zip(chosen, np.roll(chosen, 1), strict=True):
-        query = state.rows[first].astype(np.float32) / 2 + state.rows[second].astype(np.float32) / 2
+        query: Floats = np.asarray(as_floats(state.rows[first]) / 2 + as_floats(state.rows[second]) / 2, np.float32)
         if state.balance is not None:
             query = query - state.balance.centre + state.balance.mean  # about where queries are
         votes = state.votes(query)[visible]
         seen = np.argsort(-votes.astype(np.int32), kind="stable")[:: max(1, count // 256)][:256]
-        part, wide = state.rows[visible[seen]].astype(np.float64), query.astype(np.float64)
+        part, wide = as_floats(state.rows[visible[seen]], np.float64), query.astype(np.float64)
         if state.balance is not None:
             part = state.row_coordinates(visible[seen])[0].astype(np.float64)
             wide = state.query_coordinates(query[None])[0].astype(np.float64)

@@ -1,4 +1,4 @@
-"""What the processor is: its name and the sizes of its caches, as far as the system tells."""
+"""What the machine is: the processor's name, the sizes of its caches, its memory; as far as the system tells."""
 
 import os
 import platform
@@ -41,3 +41,48 @@ def memory_gb() -> float | None:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
     except (AttributeError, ValueError, OSError):  # Windows among others
         return None
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Return the bytes that can still be taken: what Linux calls available, or what a container leaves; None elsewhere.
+
+    root: where proc and sys are, for tests.
+    """
+    found = [*_free_of_machine(root / "proc/meminfo"), *_free_of_groups(root)]
+    return min(found) if found else None
+
+
+def _free_of_machine(file: Path) -> list[int]:
+    lines = file.read_text().splitlines() if file.exists() else []
+    return [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+
+
+def _free_of_groups(root: Path) -> list[int]:
+    """Return what each limit on this process leaves; cached files count as free, because the kernel drops them.
+
+    Limits hold for a control group and all it is in; inside a container the path may be that of the host, so that only
+    the outermost directory is there.
+    """
+    found = []
+    lists = root / "proc/self/cgroup"
+    for line in lists.read_text().splitlines() if lists.exists() else []:
+        _, controllers, path = line.split(":", 2)
+        if controllers in ("", "memory"):
+            mount = root / "sys/fs/cgroup" / controllers
+            names = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+            inner = mount / path.lstrip("/")
+            for group in [inner, *inner.parents]:
+                if group.is_relative_to(mount):
+                    found += _left_in(group, *names)
+    return found
+
+
+def _left_in(group: Path, limit: str, usage: str) -> list[int]:
+    try:
+        most, used = ((group / f"memory.{name}").read_text().strip() for name in (limit, usage))
+        stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return []
+    if not most.isdigit():  # "max": no limit
+        return []
+    return [int(most) - int(used) + int(stat.get("total_inactive_file", stat.get("inactive_file", 0)))]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._plans import MOST_DIRECTIONS
+from manyclass._row_types import as_floats
 from manyclass._typical import typical_rows
 from manyclass._validation import Floats, check_finite, check_vectors
 from manyclass._windows_and_signs import permutation, random_words
@@ -79,7 +80,8 @@ def stand_ins(rows: npt.NDArray[Any], seed: int) -> QuerySample:
     if not len(rows):
         none = np.zeros((0, rows.shape[1]), np.float32)
         return QuerySample(none, none, none, real=False, given=0)
-    picked = rows[(random_words(seed, PICKED, count) % np.uint64(len(rows))).astype(np.int64)].astype(np.float64)
+    drawn = (random_words(seed, PICKED, count) % np.uint64(len(rows))).astype(np.int64)
+    picked = as_floats(rows[drawn], np.float64)
     picked = picked[typical_rows(picked)]
     noise = NOISE * _normal(seed, picked.shape)
     residuals = picked - picked.mean(axis=0) if len(picked) else picked

@@ -1,4 +1,4 @@
-"""One step of a row optimizer as twelve numbers: what Python hands to the core, or to its NumPy twin."""
+"""One step of a row optimizer as thirteen numbers: what Python hands to the core, or to its NumPy twin."""
 
 from typing import NamedTuple, Self
 
@@ -22,6 +22,7 @@ class RowRule(NamedTuple):
     correction: float = 1.0
     eps: float = 0.0
     nesterov: bool = False
+    noise: int = 0  # rows kept as bfloat16: what rounds them up or down, 64 bits, other ones at every step
 
     @classmethod
     def sgd(

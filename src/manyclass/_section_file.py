@@ -24,7 +24,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from io import FileIO
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,10 @@ from manyclass._atomic_file import (
     write_all,
     write_at_start,
 )
+from manyclass._row_types import BF16
 from manyclass.errors import FileError, FileVersionError, InputError, InputTypeError
 
 __all__ = ["BF16", "read_sections", "write_sections"]
-
-# bfloat16 as NumPy can hold it: mark raw bits with `bits.view(BF16)`, get them back with `array["bf16"]`.
-# A one-field structure, because it cannot be confused with uint16 and NumPy refuses to do arithmetic on it.
-BF16: Final = np.dtype([("bf16", "<u2")])
 
 _PLAIN_DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8")
 _DTYPES: dict[str, np.dtype[Any]] = {code: np.dtype("<" + code) for code in _PLAIN_DTYPES} | {"bf16": BF16}

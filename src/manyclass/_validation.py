@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._row_types import ROW_TYPES, as_floats, row_type
 from manyclass._typical import lengths
 from manyclass.config import MAX_CLASSES
 from manyclass.errors import InputError, InputTypeError
 
 Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
-ROW_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3}
 
 
 def as_array(name: str, values: Any) -> npt.NDArray[Any]:
@@ -28,7 +28,8 @@ def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
     """Return the rows as the core may view them, and their type number. Never copies: an index keeps a view."""
     if not isinstance(rows, np.ndarray):
         raise InputTypeError(f"{name} is a {type(rows).__name__}, not a NumPy array; pass np.asarray({name})")
-    if rows.dtype.name not in ROW_TYPES or not rows.dtype.isnative:
+    kind = row_type(rows.dtype)
+    if kind is None:
         raise InputTypeError(
             f"{name} has dtype {rows.dtype}; rows are {', '.join(ROW_TYPES)}; convert with .astype(np.float32)"
         )
@@ -44,7 +45,6 @@ def check_rows(name: str, rows: Any) -> tuple[npt.NDArray[Any], int]:
             f"{name} has strides {rows.strides}: features must be adjacent and aligned, because an index keeps a view; "
             f"pass np.ascontiguousarray({name}) and keep that array"
         )
-    kind = ROW_TYPES[rows.dtype.name]
     return (rows.view(np.uint16) if kind >= 2 else rows), kind
 
 
@@ -54,14 +54,14 @@ def check_vectors(name: str, vectors: Any, features: int) -> tuple[Floats, bool]
     Does not look for NaN: the core does, and `not_finite` words the error.
     """
     array = as_array(name, vectors)
-    if array.dtype.char not in "fde" and array.dtype.name not in ROW_TYPES:
+    if array.dtype.char not in "fde" and row_type(array.dtype) is None:
         raise InputTypeError(f"{name} has dtype {array.dtype}; give floats, for instance .astype(np.float32)")
     single = array.ndim == 1
     if not (single or array.ndim == 2) or array.shape[-1] != features:
         raise InputError(f"{name} has shape {array.shape}; expected ({features},) or (count, {features})")
     if array.dtype.char != "f":
         with np.errstate(over="ignore"):
-            array = array.astype(np.float32)
+            array = as_floats(array)
     return _contiguous(array.reshape(-1, features), np.float32), single
 
 

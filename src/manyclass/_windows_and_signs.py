@@ -16,11 +16,12 @@ LANES = 16  # neighbouring bands that read neighbouring elements
 
 def random_words(seed: int, stream: int, count: int) -> npt.NDArray[np.uint64]:
     """Return `count` 64-bit words of a stream: SplitMix64 of (seed, stream) and a counter."""
-    start = _mix(np.array([seed], np.uint64) ^ _mix(np.array([stream], np.uint64)))
-    return _mix(start + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    start = splitmix(np.array([seed], np.uint64) ^ splitmix(np.array([stream], np.uint64)))
+    return splitmix(start + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15))
 
 
-def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+def splitmix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Return well-mixed words, one for each: SplitMix64's last step."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

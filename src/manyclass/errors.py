@@ -9,6 +9,7 @@ __all__ = [
     "InputError",
     "InputTypeError",
     "ManyclassError",
+    "MemoryBudgetError",
 ]
 
 
@@ -42,3 +43,7 @@ class FileVersionError(FileError):
 
 class DivergedError(ManyclassError, ArithmeticError):
     """A training loss is NaN or infinite; the weights are those of the step before."""
+
+
+class MemoryBudgetError(ManyclassError, MemoryError):
+    """What is about to be made needs more memory than there is; nothing has been taken yet."""

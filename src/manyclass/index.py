@@ -20,6 +20,7 @@ from manyclass._chooser import Layer
 from manyclass._index_file import load_index, save_index
 from manyclass._index_state import IndexState, Progress
 from manyclass._query_sample import checked_sample
+from manyclass._row_types import as_floats, as_rows
 from manyclass._search_sizes import SearchSizes, search_sizes
 from manyclass._self_configuration import adapted, build_and_choose, build_as_told
 from manyclass._topk import TopK
@@ -350,7 +351,7 @@ class ClassIndex:
         if self.names is not None:
             raise InputError("the index has names, and new classes would have none; use append")
         checked_bias = None if bias is None else check_biases("bias", bias, len(rows) - first)
-        check_finite("rows", rows[first:].astype(np.float32, copy=False))
+        check_finite("rows", as_floats(rows[first:]))
         self._owned = self.rows[:0]
         return self._append_bound(rows, checked_bias, workers)
 
@@ -487,8 +488,9 @@ class ClassIndex:
         if self.rows.dtype == np.float32:
             return vectors.view(np.uint8)
         with np.errstate(over="ignore"):
-            stored = np.ascontiguousarray(np.asarray(rows).astype(self.rows.dtype, copy=False))
-        if not np.isfinite(stored.astype(np.float32)).all():
+            given = np.asarray(rows)
+            stored = np.ascontiguousarray(given if given.dtype == self.rows.dtype else as_rows(given, self.rows.dtype))
+        if not np.isfinite(as_floats(stored)).all():
             raise InputError(f"{name} overflows the index's {self.rows.dtype} rows; scale it down")
         return stored.view(np.uint8).reshape(count, self.features * self.rows.itemsize)
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from manyclass._row_types import as_floats
 from manyclass._validation import Floats, Ids
 
 CHUNK = 16_384  # rows scored at a time
@@ -62,7 +63,7 @@ def exact_answer(
     best_logits = np.full((count, k), -np.inf, np.float32)
     normalizer = np.full(count, -np.inf)
     for begin in range(0, len(rows), CHUNK):
-        chunk = np.asarray(rows[begin : begin + CHUNK], dtype=np.float32)
+        chunk = as_floats(rows[begin : begin + CHUNK])
         logits = queries @ chunk.T + bias[begin : begin + len(chunk)]
         if removed is not None and len(removed):
             logits[:, removed[begin : begin + len(chunk)] == 1] = -np.inf
@@ -80,7 +81,7 @@ def exact_best(rows: npt.NDArray[Any], bias: Floats | None, queries: Floats, k: 
     best = np.full((len(queries), k), -1, np.int64)
     best_logits = np.full((len(queries), k), -np.inf, np.float32)
     for begin in range(0, len(rows), CHUNK):
-        chunk = np.asarray(rows[begin : begin + CHUNK], dtype=np.float32)
+        chunk = as_floats(rows[begin : begin + CHUNK])
         with np.errstate(over="ignore", invalid="ignore"):
             logits = queries @ chunk.T
             if bias is not None:

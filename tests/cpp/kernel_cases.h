@@ -1,5 +1,6 @@
 // One case per kernel and size, for the driver that compares instruction sets and times them. Long because the list is.
 #pragma once
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <map>
@@ -29,6 +30,9 @@ public:
         for (const size_t n : {1, 15, 16, 17, 31, 33, 576, 1030}) row_dots(n);
         for (const size_t n : {1, 7, 8, 63, 64, 65, 200, 576}) weighted_sum(n);
         for (const size_t n : {1, 7, 16, 33, 576}) row_rules(n);
+        for (const size_t n : {1, 7, 16, 33, 576}) round_row(n);
+        for (const size_t depth : {1, 7, 64, 256}) panel_products(depth);
+        for (const size_t n : {16, 48, 256}) class_shares(n);
         for (const size_t width : {16, 32, 48, 64, 80, 576, 4096, 8208}) cell_dots(width);
         for (const size_t window : {2, 4, 8, 16}) winners(window);
         for (const size_t bits : {32, 64, 96, 160, 512, 1024, 4096}) sketches(bits);
@@ -129,15 +133,88 @@ private:
     }
 
     void weighted_sum(size_t n) {
-        for (const size_t count : {1, 5, 64}) {
-            const auto rows = floats(count * n), weights = floats(count), start = floats(n);
-            add("weighted_sum x" + std::to_string(count), n, 576, [=](const Kernels& k, auto& out) {
-                std::vector<const float*> list(count);
-                for (size_t j = 0; j < count; ++j) list[j] = rows->data() + j * n;
-                std::memcpy(room<float>(out, n), start->data(), n * sizeof(float));
-                k.weighted_sum(list.data(), weights->data(), count, n, reinterpret_cast<float*>(out.data()));
+        const auto halves = whole<uint16_t>(64 * n, 0x3800, 0x4200);  // small numbers in bfloat16
+        for (const size_t count : {1, 5, 64})
+            for (const RowType type : {RowType::f32, RowType::bf16}) {
+                const auto rows = floats(count * n), weights = floats(count), start = floats(n);
+                const std::string name = type == RowType::f32 ? "weighted_sum x" : "weighted_sum bfloat16 x";
+                add(name + std::to_string(count), n, 576, [=](const Kernels& k, auto& out) {
+                    std::vector<const void*> list(count);
+                    for (size_t j = 0; j < count; ++j)
+                        list[j] = type == RowType::f32 ? static_cast<const void*>(rows->data() + j * n)
+                                                       : halves->data() + j * n;
+                    std::memcpy(room<float>(out, n), start->data(), n * sizeof(float));
+                    k.weighted_sum(list.data(), type, weights->data(), count, n, reinterpret_cast<float*>(out.data()));
+                });
+            }
+    }
+
+    void round_row(size_t n) {
+        const auto bits = whole<uint32_t>(n, INT32_MIN, INT32_MAX);  // any float there is
+        const uint64_t key = random_();
+        add("round_row", n, 576, [=](const Kernels& k, auto& out) {
+            std::vector<float> row(n);
+            std::memcpy(row.data(), bits->data(), n * sizeof(float));
+            k.round_row(row.data(), 3, n, key, room<uint16_t>(out, n));
+        });
+    }
+
+    void panel_products(size_t depth) {
+        for (const size_t count : {1, 5, 12, 31})
+            for (const size_t panels : {1, 2, 5}) {
+                const size_t width = panels * kPanel;
+                const auto left = floats(count * depth), right = floats(depth * width), start = floats(count * width);
+                const std::string size = std::to_string(count) + " x " + std::to_string(width);
+                add(
+                    "row_panels " + size, depth, 256,
+                    [=](const Kernels& k, auto& out) {
+                        std::vector<const float*> rows(count);
+                        for (size_t i = 0; i < count; ++i) rows[i] = left->data() + i * depth;
+                        k.row_panels(rows.data(), count, right->data(), panels, depth, room<float>(out, count * width),
+                                     width);
+                    },
+                    true);
+                add(
+                    "column_panels " + size, depth, 256,
+                    [=](const Kernels& k, auto& out) {
+                        float* sums = room<float>(out, count * width);
+                        std::memcpy(sums, start->data(), count * width * sizeof(float));
+                        k.column_panels(left->data(), count, count, right->data(), panels, depth, sums, width);
+                    },
+                    true);
+            }
+    }
+
+    // What comes out is in two parts, the line and what it is added to.
+    void class_shares(size_t n) {
+        const auto x = floats(n, 20), shift = floats(n), start = floats(n);
+        for (size_t i = 0; i < n; ++i) (*shift)[i] = (*x)[i] + (*shift)[i] * (*shift)[i];
+        (*x)[1] = -INFINITY, (*x)[2] = (*shift)[2], (*x)[3] = -200, (*x)[4] = 200;
+        const auto both = [=](auto& out) {
+            float* line = room<float>(out, 3 * n);
+            for (size_t part = 0; part < 3; ++part)
+                std::memcpy(line + part * n, (part ? start : x)->data(), n * sizeof(float));
+            return line;
+        };
+        add("finish_logits", n, 256, [=](const Kernels& k, auto& out) {
+            float* line = both(out);
+            k.finish_logits(line, 0.3f, 1.7f, 2.5f, n, line + n);
+        });
+        for (const bool squares : {false, true}) {
+            add(squares ? "exponentials, squares" : "exponentials", n, 256, [=](const Kernels& k, auto& out) {
+                float* line = both(out);
+                k.exponentials(line, shift->data(), n, line + n, squares ? line + 2 * n : nullptr);
+            });
+            add(squares ? "logistic_shares, squares" : "logistic_shares", n, 256, [=](const Kernels& k, auto& out) {
+                float* line = both(out);
+                line[2 * n - 1] = k.logistic_shares(line, 1.5f, n, line + n, squares ? line + 2 * n : nullptr);
             });
         }
+        add("softmax_shares", n, 256, [=](const Kernels& k, auto& out) {
+            float* line = both(out);
+            std::memcpy(line, start->data(), n * sizeof(float));
+            line[2 * n] = k.softmax_shares(line, shift->data(), line + n, 0.25f, n);
+        });
     }
 
     void row_rules(size_t n) {

@@ -10,6 +10,7 @@ core's. The floating point on the way to them is spelled out in the core's order
 - exact_logits: logits and log probabilities of the candidates
 - index: all of these as one index, with the native class's methods
 - row_products, row_update: the products of training, and the steps of the row optimizers
+- shared_step: a training step in which all examples compute the same classes
 - class_tree: Huffman's tree behind hierarchical softmax
 - vector_math: sums in the core's order
 """
@@ -18,5 +19,6 @@ from manyclass._reference.class_tree import ClassTree
 from manyclass._reference.index import Index, SearchStatus
 from manyclass._reference.row_products import ChosenRows
 from manyclass._reference.row_update import update_rows
+from manyclass._reference.shared_step import SharedStep
 
-__all__ = ["ChosenRows", "ClassTree", "Index", "SearchStatus", "update_rows"]
+__all__ = ["ChosenRows", "ClassTree", "Index", "SearchStatus", "SharedStep", "update_rows"]

@@ -3,7 +3,8 @@
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._reference.row_update import update_rows
+from manyclass._reference.row_rounding import widened
+from manyclass._reference.row_update import Rows, update_rows
 from manyclass._row_rule import RowRule
 
 Floats = npt.NDArray[np.float32]
@@ -17,10 +18,10 @@ class ChosenRows:
         self.ids = ids
         self.rows: Ids = np.unique(ids[ids >= 0])
 
-    def products(self, weight: Floats, bias: Floats | None, input: Floats, out: Floats, threads: int) -> None:
+    def products(self, weight: Rows, bias: Floats | None, input: Floats, out: Floats, threads: int) -> None:
         """Write weight[id]·input + bias[id] for every (example, row) pair, -inf where there is none."""
         present = np.maximum(self.ids, 0)
-        logits = np.einsum("ekd,ed->ek", weight[present], input)
+        logits = np.einsum("ekd,ed->ek", widened(weight[present]), input)
         logits = logits if bias is None else logits + bias[present]
         out[...] = np.where(self.ids >= 0, logits, -np.inf)
 
@@ -35,9 +36,9 @@ class ChosenRows:
         gradient: Floats,
         input: Floats,
         rule: RowRule,
-        weight: Floats,
-        first: Floats | None,
-        second: Floats | None,
+        weight: Rows,
+        first: Rows | None,
+        second: Rows | None,
         sums: Floats,
         threads: int,
     ) -> None:
@@ -46,7 +47,7 @@ class ChosenRows:
         self.row_gradients(gradient, input, rows, sums, threads)
         update_rows(rule, weight, first, second, self.rows, rows, threads)
 
-    def input_gradients(self, gradient: Floats, weight: Floats, out: Floats, threads: int) -> None:
+    def input_gradients(self, gradient: Floats, weight: Rows, out: Floats, threads: int) -> None:
         """Write, for every example, the sum of gradient·row over its pairs."""
         present = np.where(self.ids >= 0, gradient, 0)
-        out[...] = np.einsum("ek,ekd->ed", present, weight[np.maximum(self.ids, 0)])
+        out[...] = np.einsum("ek,ekd->ed", present, widened(weight[np.maximum(self.ids, 0)]))

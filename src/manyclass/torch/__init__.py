@@ -9,6 +9,7 @@ from manyclass.torch.gradient_clipping import clip_grad_norm_
 from manyclass.torch.head import OutputHead
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
 from manyclass.torch.make_head import HEADS, make_head
+from manyclass.torch.memory_budget import MemoryBudget, memory_budget
 from manyclass.torch.row_head import SlowThreadsWarning
 from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax
@@ -21,6 +22,7 @@ __all__ = [
     "CheckpointInfo",
     "FullSoftmax",
     "HierarchicalSoftmax",
+    "MemoryBudget",
     "OutputHead",
     "RowAdagrad",
     "RowAdam",
@@ -32,5 +34,6 @@ __all__ = [
     "clip_grad_norm_",
     "load_checkpoint",
     "make_head",
+    "memory_budget",
     "save_checkpoint",
 ]

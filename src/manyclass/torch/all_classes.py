@@ -1,7 +1,7 @@
 """Loss and predictions over all classes of a weight matrix, what approximations are compared with.
 
 Predictions work in pieces, so that they never hold more than a fixed number of logits at a time. All of it is computed
-in the weight's precision.
+in float32, or in float64 where the weight is: 16-bit rows are widened piece by piece, whole only for a gradient.
 """
 
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._topk import TopK
+from manyclass.torch.row_arrays import computed_in
 
 LOGITS_AT_ONCE = 1 << 24
 EXAMPLES_AT_ONCE = 256
@@ -23,8 +24,16 @@ def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor
     Softmax: cross entropy against the uniform distribution over the positives. Logistic: binary cross entropy, summed
     over all classes.
     """
-    input = input.to(weight.dtype)
+    input = input.to(computed_in(weight.dtype))
     absent = positives < 0
+    if weight.dtype != input.dtype:
+        if not torch.is_grad_enabled():
+            total = chosen_logits(input, weight, bias, positives).masked_fill(absent, 0).sum(1)
+            if logistic:
+                return -sum(F.logsigmoid(-logits).sum(1) for _, logits in _pieces(input, weight, bias)) - total
+            return log_normalizer(input, weight, bias) - total / (~absent).sum(1)
+        weight = weight.to(input.dtype)
+    bias = None if bias is None else bias.to(input.dtype)
     if not logistic and positives.shape[1] == 1:
         return F.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
     chosen = chosen_logits(input, weight, bias, positives)
@@ -39,9 +48,9 @@ def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor
 def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor) -> Tensor:
     """Return logits (examples, n) of classes (examples, n); -inf where a class is negative."""
     present = classes.clamp_min(0)
-    logits = torch.einsum("ed,end->en", input, F.embedding(present, weight))
+    logits = torch.einsum("ed,end->en", input, F.embedding(present, weight).to(input.dtype))
     if bias is not None:
-        logits = logits + bias[present]
+        logits = logits + bias[present].to(input.dtype)
     return logits.masked_fill(classes < 0, -torch.inf)
 
 
@@ -50,7 +59,8 @@ def topk(input: Tensor, weight: Tensor, bias: Tensor | None, k: int, *, logistic
 
     A class whose logit is -inf does not count as one.
     """
-    found = [_topk_of_few(few, weight, bias, k, logistic) for few in input.to(weight.dtype).split(EXAMPLES_AT_ONCE)]
+    input = input.to(computed_in(weight.dtype))
+    found = [_topk_of_few(few, weight, bias, k, logistic) for few in input.split(EXAMPLES_AT_ONCE)]
     classes, log_probs, logits = (torch.cat(parts) for parts in zip(*found, strict=True))
     return TopK(classes=classes, log_probs=log_probs, logits=logits)
 
@@ -89,9 +99,9 @@ def log_prob(
     input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor | None, *, logistic: bool = False
 ) -> Tensor:
     """Return log probabilities of the classes (examples, n), -inf where one is negative; of all classes for None."""
-    input = input.to(weight.dtype)
+    input = input.to(computed_in(weight.dtype))
     if classes is None:
-        logits = F.linear(input, weight, bias)
+        logits = torch.cat([part for _, part in _pieces(input, weight, bias)], 1)
         return F.logsigmoid(logits) if logistic else F.log_softmax(logits, 1)
     logits = chosen_logits(input, weight, bias, classes)
     if logistic:
@@ -111,6 +121,8 @@ def log_normalizer(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor
 def _pieces(input: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tuple[int, Tensor]]:
     """Yield (first class, logits of a run of classes)."""
     step = max(1, LOGITS_AT_ONCE // max(1, len(input)))
+    if weight.dtype != input.dtype:
+        step = min(step, max(1, LOGITS_AT_ONCE // weight.shape[1]))
     for begin in range(0, len(weight), step):
         run = slice(begin, begin + step)
-        yield begin, F.linear(input, weight[run], None if bias is None else bias[run])
+        yield begin, F.linear(input, weight[run].to(input.dtype), None if bias is None else bias[run].to(input.dtype))

@@ -1,7 +1,7 @@
 """The output layer over many classes that computes few of them: candidates of an index, positives, a random tail.
 
 A training step reads as one line in `_losses`: prepare the input, refresh the index, choose classes (step_classes.py),
-their logits (row_products.py), the loss. Backward is in row_products.py, the move of the rows in row_step.py.
+the loss with its gradients (shared_loss.py), which move the rows (row_step.py).
 
 Longer than our usual file because it is the whole public face of the head, most of it signatures and docstrings.
 """
@@ -33,7 +33,15 @@ from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.step_classes import RecentClasses, StepClasses, own_classes, sampled_outside, shared_classes
+from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.step_classes import (
+    RecentClasses,
+    StepClasses,
+    own_classes,
+    own_losses,
+    sampled_outside,
+    shared_classes,
+)
 
 CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
@@ -108,14 +116,15 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
+        if config is not None and not isinstance(config, HashConfig):
+            raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
             ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            budget={"config": config, "index": True, "normalize": bool(normalize)},
         )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")
-        if config is not None and not isinstance(config, HashConfig):
-            raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         if config is not None:
             config.check_features(in_features)
         self.output = checked_output(output)
@@ -339,15 +348,17 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         learning = self.training and torch.is_grad_enabled() and again is None
         exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
         classes = self._step_classes(x.detach(), positives, learning) if again is None else again
-        logits = layer.shared_logits(x, classes.ids) if self.shared else layer.own_logits(x, classes.ids)
+        if self.shared:
+            found = shared_losses(layer, x, classes, even_targets(positives, logistic), logistic=logistic)
+            losses, pulled = found.losses, (classes.ids, found.pull)
+        else:
+            logits = layer.own_logits(x, classes.ids)
+            losses = own_losses(logits, classes, positives, logistic)
+            pulled = classes.pulled(logits.detach(), positives)
         if learning:
             self._recent.keep(positives, classes)
-            self._note_step(classes, logits.detach(), positives, exact)
-        log_weights = classes.log_weights.to(x.dtype)
-        of_positives = logits.gather(1, classes.places_of(positives)).masked_fill(positives < 0, 0).sum(1)
-        if logistic:
-            return (F.softplus(logits) * log_weights.exp()).sum(1) - of_positives
-        return (logits + log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
+            self._note_step(classes, *pulled, exact)
+        return losses
 
     def _step_classes(self, x: Tensor, positives: Tensor, learning: bool) -> StepClasses:
         """Return the classes that this step computes."""
@@ -378,8 +389,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if not self.shared or found.shape[1] <= count:
             return found
         # An index of few classes gives all of them, in no order.
-        with torch.no_grad():
-            values, ids = F.linear(*self.layer.plain(x)).sort(dim=1, descending=True, stable=True)
+        values, ids = self.layer.all_logits(x).sort(dim=1, descending=True, stable=True)
         return ids.masked_fill(values.isneginf(), -1)[:, :count]
 
     @property
@@ -394,14 +404,16 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     @torch.no_grad()
     def _measured(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return the logits of all classes for the first examples, and tell mining what it is worth."""
-        exact = F.linear(*self.layer.plain(x[:EXAMPLES]))
+        exact = self.layer.all_logits(x[:EXAMPLES])
         self.mining.note_hard_mass(hard_mass(exact, positives, self.mining.candidates))
         return exact
 
     @torch.no_grad()
-    def _note_step(self, classes: StepClasses, logits: Tensor, positives: Tensor, exact: Tensor | None) -> None:
-        """Tell index and meter what this step is about to change. exact: logits of all classes of some examples."""
-        distinct, pull = classes.pulled(logits, positives)
+    def _note_step(self, classes: StepClasses, distinct: Tensor, pull: Tensor, exact: Tensor | None) -> None:
+        """Tell index and meter what this step is about to change: these classes, by so much.
+
+        exact: logits of all classes of a few examples, where the meter compares.
+        """
         if self.index.built is not None:
             self.index.schedule.note_pull(distinct, pull)
         if exact is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from manyclass.errors import ConfigError, InputError
-from manyclass.torch.row_products import sparse_rows
+from manyclass.torch.row_gradients import sparse_rows
 from manyclass.torch.weight_watch import call_after_step
 
 MOST_WAITING = 1024  # backward passes without a step

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
 from manyclass._index_state import Progress
+from manyclass._row_types import BF16, as_floats, as_rows
 from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
@@ -20,13 +21,14 @@ from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.build_progress import bar_if_slow
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.removed_classes import RemovedClasses
-from manyclass.torch.row_products import array
+from manyclass.torch.row_arrays import array
 from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
 KEPT_QUERIES = 2000  # of a sample that a head was given: enough for a balance whenever the index is built anew
 CELLS = 1024  # of a head with so many classes that it does not scan them all: what a re-hash compares a row with
 SCANNED_CLASSES = 1 << 16  # per example, where there are cells
+UNIT_SLICE = 65_536  # rows that are brought to length one at a time
 
 
 def training_config(classes: int, features: int, candidates: int) -> HashConfig:
@@ -142,10 +144,10 @@ class HeadIndex:
         first, threads = self.built.classes, torch.get_num_threads()
         values = None if bias is None else _floats(bias.detach()[first:])
         try:
-            if self._copies(weight):
+            if self.unit_rows:
                 self.built.append(self._hashed(weight.detach()[first:]), bias=values, threads=threads)
             else:
-                self.built.lengthen(array(weight), bias=values, threads=threads)
+                self.built.lengthen(self._hashed(weight), bias=values, threads=threads)
         except MemoryError:
             self.forget()
             return
@@ -202,7 +204,7 @@ class HeadIndex:
         """Re-hash these classes of an index that is built."""
         assert self.built is not None
         values = None if bias is None else _floats(bias.detach()[torch.from_numpy(ids)])
-        rows = self._hashed(weight.detach()[torch.from_numpy(ids)]) if self._copies(weight) else None
+        rows = self._hashed(weight.detach()[torch.from_numpy(ids)]) if self.unit_rows else None
         self.built.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
         self.schedule.hashed(ids)
         self.rehashed += len(ids)
@@ -268,7 +270,7 @@ class HeadIndex:
         if self.watch is not None and self.watch.is_copied_by(self.built.rows):
             arrays["rows"] = self.built.rows
         arrays |= {"hashed_at": self.schedule.hashed_at, "touched": self.schedule.touched}
-        return {name: torch.from_numpy(np.ascontiguousarray(part)) for name, part in arrays.items()}
+        return {name: _tensor(np.ascontiguousarray(part)) for name, part in arrays.items()}
 
     def check_saved(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> None:
         """Raise a FileError if the saved index is over other rows, or hashed in another way; change nothing."""
@@ -291,10 +293,11 @@ class HeadIndex:
         new.schedule.step = check_count("step", settings["step"], low=0)
         if not tensors:
             return new
-        arrays: dict[str, npt.NDArray[Any]] = {name: tensor.numpy() for name, tensor in tensors.items()}
+        arrays = {name: _rows(tensor) for name, tensor in tensors.items()}
         new.schedule.hashed_at = arrays.pop("hashed_at").copy()
         new.schedule.touched = arrays.pop("touched").copy()
-        rows = arrays.pop("rows").copy() if self._copies(weight) else array(weight)
+        own = arrays.pop("rows", None)  # older files have some for every head of bfloat16
+        rows = own.copy() if self.unit_rows and own is not None else self._hashed(weight)
         if new.schedule.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
             raise InputError(f"the saved index is for {rows.shape} rows; the head has {tuple(weight.shape)}")
         size = sum(part.nbytes for part in arrays.values()) + rows.nbytes
@@ -307,14 +310,28 @@ class HeadIndex:
         new._start_watching(weight, bias)
         return new
 
-    def _copies(self, weight: Tensor) -> bool:
-        """Return whether the index needs rows of its own: of length one, or of a type that NumPy lacks."""
-        return self.unit_rows or weight.dtype == torch.bfloat16
-
     def _hashed(self, rows: Tensor) -> npt.NDArray[Any]:
-        """Return rows as the index sees them."""
-        values: npt.NDArray[Any] = array(rows.float() if rows.dtype == torch.bfloat16 else rows)
-        return unit(values) if self.unit_rows else values
+        """Return rows as the index sees them, in their own type: a view, or a copy where they get unit length."""
+        values = _rows(rows)
+        if not self.unit_rows:
+            return values
+        scaled = np.empty_like(values)
+        for begin in range(0, len(values), UNIT_SLICE):
+            part = slice(begin, begin + UNIT_SLICE)
+            wide = as_floats(values[part], np.float64 if values.dtype == np.float64 else np.float32)
+            scaled[part] = as_rows(unit(wide), values.dtype)
+        return scaled
+
+
+def _rows(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a tensor as an index reads rows: bfloat16 as marked bits, because NumPy lacks it."""
+    values: npt.NDArray[Any] = array(tensor)
+    return values.view(BF16) if tensor.dtype == torch.bfloat16 else values
+
+
+def _tensor(rows: npt.NDArray[Any]) -> Tensor:
+    """Return an array of an index as a tensor."""
+    return torch.from_numpy(rows["bf16"]).view(torch.bfloat16) if rows.dtype == BF16 else torch.from_numpy(rows)
 
 
 def unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -16,8 +16,9 @@ from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import InputError, InputTypeError
 from manyclass.torch.head import Reduction
+from manyclass.torch.row_arrays import array, computed_in
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
-from manyclass.torch.row_products import array, pair_logits
+from manyclass.torch.row_products import pair_logits
 
 
 class HierarchicalSoftmax(RowHead):
@@ -69,7 +70,7 @@ class HierarchicalSoftmax(RowHead):
         return self._tree
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
-        steps = self._steps(input.to(self.weight.dtype), positives)
+        steps = self._steps(input.to(computed_in(self.weight.dtype)), positives)
         return -steps.sum((1, 2)) / (positives >= 0).sum(1)
 
     def _steps(self, input: Tensor, classes: Tensor) -> Tensor:
@@ -86,15 +87,15 @@ class HierarchicalSoftmax(RowHead):
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         classes, log_probs = np.empty((len(input), k), np.int64), np.empty((len(input), k), np.float32)
         self.tree.topk(*self._floats(), array(input.float()), classes, log_probs, torch.get_num_threads())
-        found = torch.from_numpy(log_probs).to(self.weight.dtype)
+        found = torch.from_numpy(log_probs).to(computed_in(self.weight.dtype))
         return TopK(classes=torch.from_numpy(classes), log_probs=found)
 
     def _log_prob(self, input: Tensor, classes: Tensor | None) -> Tensor:
         if classes is not None:
-            return self._steps(input.to(self.weight.dtype), classes).sum(2)
+            return self._steps(input.to(computed_in(self.weight.dtype)), classes).sum(2)
         log_probs = np.empty((len(input), self.num_classes), np.float32)
         self.tree.log_probs(*self._floats(), array(input.float()), log_probs, torch.get_num_threads())
-        return torch.from_numpy(log_probs).to(self.weight.dtype)
+        return torch.from_numpy(log_probs).to(computed_in(self.weight.dtype))
 
     def _floats(self) -> tuple[Any, Any]:
         """Return weight and bias as the tree reads them: float32, without a copy where they are."""

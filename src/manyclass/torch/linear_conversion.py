@@ -35,7 +35,7 @@ class FromLinear:
         return cast(Self, head)
 
     def to_linear(self) -> nn.Linear:
-        """Return an nn.Linear that shares weight and bias."""
+        """Return an nn.Linear that shares weight and bias; a float32 bias of 16-bit rows is rounded, not shared."""
         return linear_over(self.weight, self.bias)
 
 
@@ -54,7 +54,9 @@ def _learn(head: Any, queries: Any, settings: dict[str, Any]) -> None:
 
 
 def linear_over(weight: Tensor, bias: Tensor | None) -> nn.Linear:
-    """Return an nn.Linear over this weight (classes, features) and bias (classes,)."""
+    """Return an nn.Linear over this weight (classes, features) and bias (classes,), in the weight's type."""
+    if bias is not None and bias.dtype != weight.dtype:
+        bias = nn.Parameter(bias.detach().to(weight.dtype))
     classes, features = weight.shape
     linear = nn.Linear(features, classes, bias=bias is not None, device="meta")
     linear.weight, linear.bias = weight, bias  # type: ignore[assignment]

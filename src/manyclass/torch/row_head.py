@@ -12,7 +12,10 @@ from torch import Tensor, nn
 from manyclass.errors import ConfigError, InputError
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import OutputHead, Reduction
-from manyclass.torch.row_products import RowUpdate, gather_rows
+from manyclass.torch.memory_budget import check_memory
+from manyclass.torch.row_arrays import computed_in
+from manyclass.torch.row_gradients import RowUpdate
+from manyclass.torch.row_products import gather_rows
 
 RowUpdateMode = Literal["gradient", "fused", "at_step"]
 ROW_STATE = "row_state."  # how a state dict begins the names of what moves the rows
@@ -39,7 +42,9 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         lr=0.1); schedulers take `head.row_optimizer`.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
-    device, dtype: of the parameters, as for nn.Linear.
+    device, dtype: of the parameters, as for nn.Linear. With torch.bfloat16 the rows take half the memory, and row
+        optimizers round them by chance (row_optimizers.py); the bias stays float32.
+    budget: further arguments of `memory_budget`, from a head that takes more memory than its rows.
     """
 
     bias: nn.Parameter | None
@@ -57,6 +62,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         reduction: Reduction = "mean",
         device: Any = None,
         dtype: Any = None,
+        budget: dict[str, Any] | None = None,
     ) -> None:
         super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         if row_update not in get_args(RowUpdateMode):
@@ -70,8 +76,13 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         self.embedding_dim, self.sparse, self.padding_idx = self.in_features, True, None
         self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
         shape = (self.num_embeddings, self.embedding_dim)
+        if torch.empty(0, device=device).device.type == "cpu":
+            kind = torch.get_default_dtype() if dtype is None else dtype
+            needs = {"bias": bias, "optimizer": row_optimizer, "index": False, **(budget or {})}
+            check_memory(type(self).__name__, shape, kind, needs)
         self.register_parameter("weight", nn.Parameter(torch.empty(shape, device=device, dtype=dtype)))
-        of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=dtype)) if bias else None
+        wide = computed_in(self.weight.dtype)  # a bias of 16 bits would save next to nothing, and blur every logit
+        of_rows = nn.Parameter(torch.empty(self.num_embeddings, device=device, dtype=wide)) if bias else None
         self.register_parameter("bias", of_rows)
         self._draw_parameters()
         self._fused: FusedUpdate | None = None
@@ -134,7 +145,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
     def _nothing(self, flat: Tensor) -> Tensor:
         nothing, no_ids = super()._nothing(flat), torch.empty(0, dtype=torch.int64)
         for parameter in self._row_parameters():  # an input without gradient must not stop a plain training loop
-            nothing = nothing + gather_rows(parameter, no_ids, self._update).sum().to(nothing.dtype)
+            nothing = nothing + gather_rows(parameter, no_ids, self._update, nothing.dtype).sum()
         return nothing
 
     @torch.no_grad()

@@ -4,6 +4,11 @@ Lazy semantics: a step reads and writes the touched rows and their states; every
 of an untouched row neither decays nor moves the row, and weight decay shrinks a row only when it is touched.
 A step costs time in proportion to the touched rows; states are as large as the parameter, but the operating
 system provides their memory page by page as rows are first touched (after `load_state_dict` or a dense gradient: all).
+
+Parameters of bfloat16 take half the memory, and so do their states. Steps are computed in float32 and written by
+stochastic rounding: up or down by chance, right on average, where rounding to nearest would lose every step smaller
+than 1/512 of a weight. `seed` is that of the dice: same seed and steps, same bits, whatever the threads. A number that
+bfloat16 cannot hold stays at its largest. Dense gradients go the way of torch, which rounds to nearest.
 """
 
 from typing import Any
@@ -12,6 +17,7 @@ import torch
 from torch import Tensor
 
 from manyclass._row_rule import RowRule
+from manyclass._validation import check_count
 from manyclass.errors import ConfigError
 from manyclass.torch.row_step import Group, RowStep, RowSteps, untouched_zeros
 
@@ -19,7 +25,7 @@ __all__ = ["RowAdagrad", "RowAdam", "RowSGD"]
 
 
 class RowSGD(RowSteps, torch.optim.SGD):
-    """SGD with momentum on touched rows; all arguments of `torch.optim.SGD`, and row_momentum.
+    """SGD with momentum on touched rows; all arguments of `torch.optim.SGD`, row_momentum, and seed.
 
     Dense gradients: exactly `torch.optim.SGD`. For a touched row w with sparse gradient g:
 
@@ -36,14 +42,19 @@ class RowSGD(RowSteps, torch.optim.SGD):
     """
 
     def __init__(
-        self, params: Any, lr: float | Tensor = 1e-3, *args: Any, row_momentum: str = "at_once", **settings: Any
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        *args: Any,
+        row_momentum: str = "at_once",
+        seed: int = 0,
+        **settings: Any,
     ) -> None:
         if row_momentum not in ("at_once", "lazy"):
             raise ConfigError(f"row_momentum={row_momentum!r} is unknown; choose 'at_once' or 'lazy'")
         super().__init__(params, lr, *args, **settings)
-        self.defaults["row_momentum"] = row_momentum
-        for group in self.param_groups:
-            group.setdefault("row_momentum", row_momentum)
+        self._add_setting("row_momentum", row_momentum)
+        self._add_setting("seed", check_count("seed", seed, low=0))
 
     def _row_step(self, group: Group, parameter: Tensor) -> RowStep:
         at_once = (
@@ -71,7 +82,7 @@ class RowSGD(RowSteps, torch.optim.SGD):
 
 
 class RowAdagrad(RowSteps, torch.optim.Adagrad):
-    """Adagrad on touched rows; all arguments of `torch.optim.Adagrad`.
+    """Adagrad on touched rows; all arguments of `torch.optim.Adagrad`, and seed.
 
     Dense gradients: exactly `torch.optim.Adagrad`. For a touched row w with sparse gradient g, at step t of the
     parameter:
@@ -83,10 +94,11 @@ class RowAdagrad(RowSteps, torch.optim.Adagrad):
     Unlike its parent it makes a parameter's state at the first step, not at construction.
     """
 
-    def __init__(self, params: Any, lr: float | Tensor = 1e-2, *args: Any, **settings: Any) -> None:
+    def __init__(self, params: Any, lr: float | Tensor = 1e-2, *args: Any, seed: int = 0, **settings: Any) -> None:
         # The parent checks the settings, but would also fill a state of every parameter's size: it gets a stand-in.
         super().__init__([torch.zeros(())], lr, *args, **settings)
         torch.optim.Optimizer.__init__(self, params, self.defaults)
+        self._add_setting("seed", check_count("seed", seed, low=0))
 
     def share_memory(self) -> None:
         """Make all states and move them to shared memory."""
@@ -136,9 +148,11 @@ class RowAdam(RowSteps, torch.optim.AdamW):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         *args: Any,
+        seed: int = 0,
         **settings: Any,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, *args, **settings)
+        self._add_setting("seed", check_count("seed", seed, low=0))
 
     def _row_step(self, group: Group, parameter: Tensor) -> RowStep:
         state = self.state[parameter]

@@ -1,10 +1,10 @@
 """Logits: differentiable products of examples with chosen rows; gradients exist for the touched rows only.
 
-float32 on the CPU runs in the native core. Anything else (float64 for gradcheck) runs as a few plain torch
-operations with the same result: they are the specification.
+float32 on the CPU runs in the native core, on rows of float32 or bfloat16. Anything else (float64 for gradcheck) runs
+as a few plain torch operations with the same result: they are the specification.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -13,14 +13,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from manyclass._backend import core
-from manyclass.torch.weight_watch import announce_moved
+from manyclass.torch.row_arrays import array, computed_in, computes_natively
+from manyclass.torch.row_gradients import RowReceiver, RowUpdate, sparse_rows
 
-
-class RowUpdate(Protocol):
-    """What changes rows inside backward, in place of a gradient: a row optimizer."""
-
-    def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-        """Apply one step to rows `ids`, distinct and ascending; gradient: one entry of the parameter per id."""
+SLICE_ELEMENTS = 2**26  # rows that are widened at a time where all classes are computed: 256 MiB
 
 
 class ClassLayer(NamedTuple):
@@ -37,12 +33,6 @@ class ClassLayer(NamedTuple):
     temperature: float = 1.0
     removed: Tensor | None = None
 
-    def shared_logits(self, x: Tensor, ids: Tensor) -> Tensor:
-        """Return logits (examples, n) of distinct, ascending classes (n,): one dense product on gathered rows."""
-        rows, bias = self._gathered(ids, x.dtype)
-        logits = x @ rows.T if bias is None else torch.addmm(bias, x, rows.T)
-        return logits / self.temperature
-
     def own_logits(self, x: Tensor, ids: Tensor) -> Tensor:
         """Return logits of each example's own classes (examples, n); -inf where a class is negative."""
         if not self.unit_rows:
@@ -50,8 +40,20 @@ class ClassLayer(NamedTuple):
         distinct, places = torch.unique(ids, return_inverse=True)
         if len(distinct) and distinct[0] < 0:
             distinct, places = distinct[1:], places - 1
-        rows, bias = self._gathered(distinct, x.dtype)
+        rows, bias = self.gathered(distinct, x.dtype)
         return pair_logits(x, places, rows, bias) / self.temperature
+
+    @torch.no_grad()
+    def all_logits(self, x: Tensor) -> Tensor:
+        """Return logits of all classes, (examples, classes), without gradients and without a wider copy of all rows."""
+        step = max(1, SLICE_ELEMENTS // self.weight.shape[1])
+        parts = []
+        for begin in range(0, len(self.weight), step):
+            bias = None if self.bias is None else self.bias[begin : begin + step]
+            part = self._replace(weight=self.weight[begin : begin + step], bias=bias, update=None, removed=None)
+            parts.append(F.linear(*part.plain(x)))
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        return logits if self.removed is None else logits.index_fill_(1, self.removed, -torch.inf)
 
     def plain(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return inputs, weight and bias whose plain product gives the logits of all classes."""
@@ -66,9 +68,10 @@ class ClassLayer(NamedTuple):
         weight = F.normalize(weight.to(x.dtype)) if self.unit_rows else weight.to(x.dtype)
         return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
 
-    def _gathered(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        rows = gather_rows(self.weight, ids, self.update).to(dtype)
-        bias = None if self.bias is None else gather_rows(self.bias, ids, self.update).to(dtype)
+    def gathered(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
+        """Return copies of the rows, of length one for cosine logits, and biases of distinct, ascending classes."""
+        rows = gather_rows(self.weight, ids, self.update, dtype)
+        bias = None if self.bias is None else gather_rows(self.bias, ids, self.update, dtype)
         return (F.normalize(rows) if self.unit_rows else rows), bias
 
 
@@ -81,36 +84,25 @@ def pair_logits(
     Gradients: dense for input; sparse and coalesced for weight and bias, or none where `update` takes them.
     A weight that is no parameter (gathered rows) gets a dense gradient; its rows must all be wanted.
     """
-    if _native_floats(input, weight, bias):
+    if computes_natively(input, weight, bias):
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
         return logits
-    rows = _EmbedRows.apply(weight, ids, update).to(input.dtype)
+    rows = _EmbedRows.apply(weight, ids, update, input.dtype)
     logits = torch.einsum("ekd,ed->ek", rows, input)
     if bias is not None:
-        logits = logits + _EmbedRows.apply(bias, ids, update).to(input.dtype)
+        logits = logits + _EmbedRows.apply(bias, ids, update, input.dtype)
     return logits.masked_fill(ids < 0, -torch.inf)
 
 
-def gather_rows(weight: Tensor, ids: Tensor, update: RowUpdate | None = None) -> Tensor:
-    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse, or goes to `update`."""
-    rows: Tensor = _GatherRows.apply(weight, ids, update)
+def gather_rows(
+    weight: Tensor, ids: Tensor, update: RowUpdate | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return weight[ids] for distinct, ascending ids (n,); the gradient is sparse, or goes to `update`.
+
+    dtype: of what comes back, None: that of the weight. `update` gets the gradient in it, unrounded.
+    """
+    rows: Tensor = _GatherRows.apply(weight, ids, update, dtype or weight.dtype)
     return rows
-
-
-def _native_floats(*tensors: Tensor | None) -> bool:
-    return all(t is None or (t.dtype == torch.float32 and t.device.type == "cpu") for t in tensors)
-
-
-def array(tensor: Tensor) -> Any:
-    """Return a NumPy view of a CPU tensor, contiguous."""
-    return tensor.detach().contiguous().numpy()
-
-
-def sparse_rows(ids: Tensor, values: Tensor, like: Tensor) -> Tensor:
-    """Return a coalesced sparse gradient of `like`'s shape: `values` at rows `ids`."""
-    return torch.sparse_coo_tensor(
-        ids[None], values, tuple(like.shape), is_coalesced=True, check_invariants=False, requires_grad=False
-    )
 
 
 class _PairLogits(torch.autograd.Function):
@@ -136,80 +128,41 @@ class _PairLogits(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         input, weight = ctx.saved_tensors if ctx.update is None else (*ctx.saved_tensors, ctx.weight)
-        values, threads = array(gradient), torch.get_num_threads()
+        values = array(gradient)
         input_gradient = None
         if ctx.needs_input_grad[0]:
             into = np.empty(tuple(input.shape), np.float32)
-            ctx.pairs.input_gradients(values, array(weight), into, threads)
+            ctx.pairs.input_gradients(values, array(weight), into, torch.get_num_threads())
             input_gradient = torch.from_numpy(into)
-        if not (ctx.needs_input_grad[2] or ctx.needs_input_grad[3]):
-            return input_gradient, None, None, None, None
-        rows = ctx.pairs.rows
-        sums = np.empty(len(rows), np.float32)
-        if _moved_at_once(ctx, values, input, weight, sums):
-            if ctx.needs_input_grad[3]:
-                ctx.update.update_rows(ctx.bias, torch.from_numpy(rows), torch.from_numpy(sums))
-            return input_gradient, None, None, None, None
-        into = np.empty((len(rows), input.shape[1]), np.float32)
-        ctx.pairs.row_gradients(values, array(input), into, sums, threads)
-        ids, row_gradient, bias_gradient = (torch.from_numpy(part) for part in (rows, into, sums))
-        if ctx.update is not None:
-            if ctx.needs_input_grad[2]:
-                ctx.update.update_rows(weight, ids, row_gradient)
-            if ctx.needs_input_grad[3]:
-                ctx.update.update_rows(ctx.bias, ids, bias_gradient)
-            return input_gradient, None, None, None, None
-        if ctx.dense:
-            return input_gradient, None, row_gradient, None if ctx.bias is None else bias_gradient, None
-        return (
-            input_gradient,
-            None,
-            sparse_rows(ids, row_gradient, weight) if ctx.needs_input_grad[2] else None,
-            sparse_rows(ids, bias_gradient, ctx.bias) if ctx.needs_input_grad[3] else None,
-            None,
-        )
-
-
-def _moved_at_once(ctx: Any, gradient: Any, input: Tensor, weight: Tensor, sums: Any) -> bool:
-    """Move the rows natively, no array of their gradients between, if the update is one that can say how."""
-    begin = getattr(ctx.update, "begin_step", None)
-    if begin is None or not ctx.needs_input_grad[2] or not weight.is_contiguous():
-        return False
-    step = begin(weight)
-    if step is None:
-        return False
-    states = [None if state is None else state.detach().numpy() for state in (step.first, step.second)]
-    ctx.pairs.update_rows(
-        gradient, array(input), step.rule, weight.detach().numpy(), *states, sums, torch.get_num_threads()
-    )
-    torch.autograd.graph.increment_version([part for part in (weight, step.first, step.second) if part is not None])
-    announce_moved(weight, torch.from_numpy(ctx.pairs.rows))
-    return True
+        receiver = RowReceiver(weight, ctx.bias, ctx.update, ctx.dense)
+        wanted = (ctx.needs_input_grad[2], ctx.needs_input_grad[3])
+        of_rows = receiver.receive(ctx.pairs, torch.from_numpy(ctx.pairs.rows), values, array(input), wanted)
+        return input_gradient, None, *of_rows, None
 
 
 class _GatherRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None, dtype: torch.dtype) -> Tensor:
         ctx.weight, ctx.ids, ctx.update = weight, ids, update
-        return weight.detach().index_select(0, ids)
+        return weight.detach().index_select(0, ids).to(dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         if ctx.update is not None:
-            ctx.update.update_rows(ctx.weight, ctx.ids, gradient.contiguous())
-            return None, None, None
-        return sparse_rows(ctx.ids, gradient.contiguous(), ctx.weight), None, None
+            ctx.update.update_rows(ctx.weight, ctx.ids, _accepted(gradient, ctx.weight).contiguous())
+            return None, None, None, None
+        return sparse_rows(ctx.ids, gradient.to(ctx.weight.dtype).contiguous(), ctx.weight), None, None, None
 
 
 class _EmbedRows(torch.autograd.Function):
     """weight[ids] for ids of any shape that may repeat or be absent; updates see each distinct one once."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None) -> Tensor:
+    def forward(ctx: Any, weight: Tensor, ids: Tensor, update: RowUpdate | None, dtype: torch.dtype) -> Tensor:
         ctx.weight, ctx.update, ctx.ids, ctx.dense = weight, update, ids, not weight.is_leaf
-        return weight.detach()[ids.clamp(min=0)]
+        return weight.detach()[ids.clamp(min=0)].to(dtype)
 
     @staticmethod
     @once_differentiable
@@ -220,8 +173,14 @@ class _EmbedRows(torch.autograd.Function):
         summed = gradient.new_zeros((len(distinct), *ctx.weight.shape[1:]))
         summed.index_add_(0, places, gradient[there])
         if ctx.update is not None:
-            ctx.update.update_rows(ctx.weight, distinct, summed)
-            return None, None, None
+            ctx.update.update_rows(ctx.weight, distinct, _accepted(summed, ctx.weight))
+            return None, None, None, None
+        summed = summed.to(ctx.weight.dtype)
         if ctx.dense:
-            return torch.zeros_like(ctx.weight).index_copy_(0, distinct, summed), None, None
-        return sparse_rows(distinct, summed, ctx.weight), None, None
+            return torch.zeros_like(ctx.weight).index_copy_(0, distinct, summed), None, None, None
+        return sparse_rows(distinct, summed, ctx.weight), None, None, None
+
+
+def _accepted(gradient: Tensor, weight: Tensor) -> Tensor:
+    """Return a gradient in the type that moves rows of this weight: a float64 one may come to float32 rows."""
+    return gradient.to(computed_in(weight.dtype))

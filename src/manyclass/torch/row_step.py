@@ -9,7 +9,10 @@ from torch import Tensor
 
 from manyclass._backend import core
 from manyclass._row_rule import ADAGRAD, ADAM, RowRule
+from manyclass._windows_and_signs import random_words
 from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.torch.memory_budget import check_state
+from manyclass.torch.row_arrays import is_native, view
 from manyclass.torch.weight_watch import announce_moved
 
 Group = dict[str, Any]
@@ -28,6 +31,12 @@ class RowSteps(torch.optim.Optimizer):
 
     refused_settings = ("amsgrad", "capturable", "differentiable")
 
+    def _add_setting(self, name: str, value: Any) -> None:
+        """Give every group a setting that the torch optimizer behind this one does not know."""
+        self.defaults[name] = value
+        for group in self.param_groups:
+            group.setdefault(name, value)
+
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with settings of their own, as any torch optimizer does."""
         if isinstance(param_group, dict):
@@ -44,7 +53,7 @@ class RowSteps(torch.optim.Optimizer):
     def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         """Take one step now on rows `ids` of a parameter, with the settings of its group; `.grad` is not looked at.
 
-        ids: int64 (n,), strictly ascending. gradient: (n, *parameter.shape[1:]), of the parameter's dtype.
+        ids: int64 (n,), strictly ascending. gradient: (n, *parameter.shape[1:]), of the parameter's dtype, or float32.
         Each call counts as one step of this parameter (Adam's bias correction, Adagrad's lr_decay).
         """
         group = self._group_of(parameter)
@@ -89,7 +98,11 @@ class RowSteps(torch.optim.Optimizer):
                     f"the optimizer's state has shape {tuple(state.shape)}, its parameter {tuple(parameter.shape)}; "
                     "when rows are added or removed, do the same to the state or delete optimizer.state[parameter]"
                 )
-        return step
+        if parameter.dtype != torch.bfloat16:
+            return step
+        taken = self.state[parameter].setdefault("step", torch.tensor(0))  # `step` is what torch loads as it was saved
+        noise = random_words(group.get("seed", self.defaults["seed"]), int(taken), 1)[0]
+        return step._replace(rule=step.rule._replace(noise=int(noise)))
 
     def _count(self, parameter: Tensor) -> None:
         state = self.state.get(parameter, {})
@@ -148,14 +161,15 @@ def untouched_zeros(like: Tensor, fill: float = 0.0) -> Tensor:
     """Return a contiguous state for a parameter; zeros cost no memory until written (torch.zeros writes them)."""
     if fill or not like.numel():
         return torch.full(like.shape, fill, dtype=like.dtype)
+    check_state(like.numel() * like.element_size())
     zeros = torch.from_numpy(np.zeros(like.numel() * like.element_size(), np.uint8))
     return zeros.view(like.dtype).view(like.shape)
 
 
 def apply_step(step: RowStep, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-    """Apply a step to checked rows: natively for contiguous float32, else with torch operations."""
+    """Apply a step to checked rows: natively for contiguous float32 and bfloat16, else with torch operations."""
     tensors = [tensor for tensor in (parameter, step.first, step.second) if tensor is not None]
-    if all(tensor.dtype == torch.float32 and tensor.is_contiguous() for tensor in tensors):
+    if is_native(*tensors) and all(tensor.is_contiguous() for tensor in tensors):
         as_rows = _matrix_of(len(parameter))
         core().update_rows(
             step.rule,
@@ -163,7 +177,7 @@ def apply_step(step: RowStep, parameter: Tensor, ids: Tensor, gradient: Tensor) 
             None if step.first is None else as_rows(step.first),
             None if step.second is None else as_rows(step.second),
             ids.contiguous().numpy(),
-            _matrix_of(len(ids))(gradient.contiguous()),
+            _matrix_of(len(ids))(gradient.float().contiguous()),
             torch.get_num_threads(),
         )
         # The write went past autograd: a backward that still needs the old values must fail, as after torch's own step.
@@ -173,11 +187,11 @@ def apply_step(step: RowStep, parameter: Tensor, ids: Tensor, gradient: Tensor) 
 
 
 def _matrix_of(rows: int) -> Callable[[Tensor], Any]:
-    return lambda tensor: tensor.detach().reshape(rows, -1).numpy()
+    return lambda tensor: view(tensor.reshape(rows, -1))
 
 
 def _apply_with_torch(step: RowStep, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
-    """The formulas of cpp/row_update.h on gathered rows, in float64, or in float32 for 16-bit types."""
+    """The formulas of cpp/row_update.h on gathered rows, in float64, or in float32 for float16."""
     rule, exact = step.rule, torch.float64 if parameter.dtype == torch.float64 else torch.float32
     weight, g = parameter[ids].to(exact), rule.scale * gradient.to(exact)
     first = None if step.first is None else step.first[ids].to(exact)
@@ -212,14 +226,20 @@ def _check_parameter(parameter: Tensor) -> None:
             f"a parameter of dtype {parameter.dtype} and shape {tuple(parameter.shape)} has no rows to update; "
             "rows are floats, one per entry of the first dimension"
         )
+    if parameter.dtype == torch.bfloat16 and not parameter.is_contiguous():  # torch would round it to nearest
+        raise InputError(
+            f"a bfloat16 parameter has strides {parameter.stride()}; rows of bfloat16 are contiguous: make a parameter "
+            "of parameter.contiguous()"
+        )
 
 
 def _check_rows(parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
     if ids.dtype != torch.int64 or ids.ndim != 1:
         raise InputTypeError(f"ids are {ids.dtype} of shape {tuple(ids.shape)}; row ids are torch.int64 of shape (n,)")
-    if gradient.dtype != parameter.dtype:
+    if gradient.dtype not in (parameter.dtype, torch.float32):
         raise InputTypeError(
-            f"gradient has dtype {gradient.dtype}, the parameter {parameter.dtype}; convert with .to(parameter.dtype)"
+            f"gradient has dtype {gradient.dtype}, the parameter {parameter.dtype}; convert with .to(parameter.dtype), "
+            "or .float()"
         )
     if gradient.is_sparse or ids.device.type != "cpu" or gradient.device.type != "cpu":
         raise InputError(

@@ -6,18 +6,19 @@ accidental hits of Jean et al. (2015), https://arxiv.org/abs/1412.2007.
 
 from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.torch import all_classes
-from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
+from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import Reduction
 from manyclass.torch.linear_conversion import FromLinear
+from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
-from manyclass.torch.row_products import gather_rows
+from manyclass.torch.row_products import ClassLayer
+from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.step_classes import sampled_classes
 
 
 class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
@@ -63,26 +64,10 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
             return all_classes.losses(input, self.weight, self.bias, positives)
-        positive, negative = self._logits(input.to(self.weight.dtype), positives, self.sampler.draw(self.samples))
-        present = positives >= 0
-        mean = positive.where(present, 0).sum(1) / present.sum(1)
-        return torch.cat([positive, negative], 1).logsumexp(1) - mean
-
-    def _logits(self, input: Tensor, positives: Tensor, drawn: Drawn) -> tuple[Tensor, Tensor]:
-        """Return logits of the positives (examples, n) and corrected ones of the drawn classes; -inf: does not count.
-
-        The exponentials of both add up to an unbiased estimate of the normaliser.
-        """
-        # Every row once, so that an update inside backward moves it once.
-        ids = torch.cat([positives[positives >= 0], drawn.classes]).unique()
-        rows = gather_rows(self.weight, ids, self._update)
-        bias = None if self.bias is None else gather_rows(self.bias, ids, self._update)
-        places = torch.searchsorted(ids, positives).masked_fill(positives < 0, -1)
-        positive = all_classes.chosen_logits(input, rows, bias, places)
-        at = torch.searchsorted(ids, drawn.classes)
-        negative = F.linear(input, rows.index_select(0, at), None if bias is None else bias.index_select(0, at))
-        corrected = negative + drawn.log_weights.to(input.dtype)
-        return positive, corrected.masked_fill(already_there(positives, drawn.classes), -torch.inf)
+        layer = ClassLayer(self.weight, self.bias, self._update)
+        classes = sampled_classes(positives, self.sampler.draw(self.samples))
+        x = input.to(computed_in(self.weight.dtype))
+        return shared_losses(layer, x, classes, even_targets(positives)).losses
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         return all_classes.topk(input, self.weight, self.bias, k)

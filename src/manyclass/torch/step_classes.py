@@ -4,16 +4,18 @@ from collections import deque
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from manyclass.torch.class_sampler import ClassSampler, already_there
+from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 
 
 class StepClasses(NamedTuple):
     """The classes that a step computes.
 
     ids: (n,) ascending, shared by all examples; or (examples, n) of each its own, positives first, -1 where absent.
-    log_weights: (n,) float64, log of how many classes each one stands for: 0, or more for samples of the tail.
+    log_weights: (n,) float64, log of how many classes each one stands for: 0, or more for samples of the tail. Where it
+        is shared, less than 0 for a share of one, -inf for a class that counts only where it is a positive.
     """
 
     ids: Tensor
@@ -23,22 +25,16 @@ class StepClasses(NamedTuple):
     def shared(self) -> bool:
         return self.ids.dim() == 1
 
-    def places_of(self, positives: Tensor) -> Tensor:
-        """Return in which columns the positives (examples, n) are; somewhere where there is none."""
-        if self.shared:
-            return torch.searchsorted(self.ids, positives.clamp(min=0)).clamp(max=len(self.ids) - 1)
-        return torch.arange(positives.shape[1]).expand(len(positives), -1)
-
     def pulled(self, logits: Tensor, positives: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the distinct classes and how far the step pulls each: its probabilities, and 1 for each positive."""
+        """Return the distinct classes and how far the step pulls each: its probabilities, and 1 for each positive.
+
+        Of each example's own classes; shared ones get it with the loss.
+        """
         share = (logits + self.log_weights.to(logits.dtype)).softmax(1)
-        if self.shared:
-            distinct, pull = self.ids, share.sum(0)
-        else:
-            distinct, places = torch.unique(self.ids, return_inverse=True)
-            pull = share.new_zeros(len(distinct)).index_add_(0, places.reshape(-1), share.reshape(-1))
-            if len(distinct) and distinct[0] < 0:
-                distinct, pull = distinct[1:], pull[1:]
+        distinct, places = torch.unique(self.ids, return_inverse=True)
+        pull = share.new_zeros(len(distinct)).index_add_(0, places.reshape(-1), share.reshape(-1))
+        if len(distinct) and distinct[0] < 0:
+            distinct, pull = distinct[1:], pull[1:]
         of_positives = torch.searchsorted(distinct, positives[positives >= 0])
         return distinct, pull.index_add(0, of_positives, torch.ones(len(of_positives), dtype=pull.dtype))
 
@@ -93,6 +89,23 @@ def own_classes(found: Tensor, positives: Tensor, *, tail: int, sampler: ClassSa
     if tail:  # also with as many places as classes: tables may leave places empty
         drawn, drawn_weights = sampled_outside(ids, tail, sampler)
         ids, log_weights = torch.cat([ids, drawn], 1), torch.cat([log_weights, drawn_weights])
+    return StepClasses(ids, log_weights)
+
+
+def own_losses(logits: Tensor, classes: StepClasses, positives: Tensor, logistic: bool) -> Tensor:
+    """Return the losses over each example's own classes, whose positives come first."""
+    log_weights = classes.log_weights.to(logits.dtype)
+    of_positives = logits[:, : positives.shape[1]].masked_fill(positives < 0, 0).sum(1)
+    if logistic:
+        return (F.softplus(logits) * log_weights.exp()).sum(1) - of_positives
+    return (logits + log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
+
+
+def sampled_classes(positives: Tensor, drawn: Drawn) -> StepClasses:
+    """Return drawn classes and all positives; those that were not drawn count for their own examples only."""
+    ids = torch.cat([positives[positives >= 0], drawn.classes]).unique()
+    log_weights = torch.full(ids.shape, -torch.inf, dtype=torch.float64)
+    log_weights[torch.searchsorted(ids, drawn.classes)] = drawn.log_weights
     return StepClasses(ids, log_weights)
 
 
