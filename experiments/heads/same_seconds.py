@@ -1,59 +1,97 @@
-"""Accuracy against seconds and steps on the task of the demo: every head trains for the same seconds."""
+"""Score against seconds, one task after the other: every head learns for the same seconds, at a rate it was tuned to.
 
-import warnings
-from collections.abc import Iterable
+Each head first tries every learning rate for half of the seconds, with seed 0, and is judged by the validation part.
+The best rate then runs with every seed for all of the seconds, and every tenth of them is judged by the test. One run
+at a time, in a process of its own, with all threads. Each run is one record.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import torch
-
-import manyclass.torch as mct
-from experiments.demo.task import Identification, trunk
+from experiments.datasets.missing import MissingDataError
 from experiments.frame.stages import Run
 from experiments.heads.apart import run_apart
-from experiments.heads.contestants import make
-from experiments.heads.sizes import SecondsSizes
-from manyclass.training.loop import train
-from manyclass.training.metrics import Accuracy, Metrics
-
-HIDDEN, BATCH, RATE, MOMENTUM = 128, 256, 0.3, 0.9
-SKEW = 1.0  # classes are as unequal as words: a few are met all the time, most of them hardly ever
+from experiments.heads.contestants import runs_on
+from experiments.heads.sizes import RATE_FACTORS, TaskSizes
+from experiments.heads.tasks import Where, open_task
+from experiments.heads.tasks.curve import POINTS, Budget, learn
 
 
-def run_same_seconds(run: Run, sizes: SecondsSizes, heads: Iterable[str]) -> None:
-    """Write a record per head and seed that the records lack, one run at a time, with all threads."""
-    key = {"stage": "demo", "kind": "result", "budget": sizes.seconds}
-    plans = [(head, seed) for seed in sizes.seeds for head in heads]
-    left = [(head, seed) for head, seed in plans if not run.records.done(head=head, seed=seed, **key)]
-    told = {"classes": sizes.classes, "features": sizes.features, "hidden": HIDDEN, "batch": BATCH}
+@dataclass(frozen=True)
+class SecondsRun:
+    """One run: to choose the learning rate, or with the chosen one."""
+
+    head: str
+    rate: float
+    seed: int
+    tuning: bool
+
+    def key(self, stage: str, sizes: TaskSizes) -> dict[str, Any]:
+        """Return by what its record is known."""
+        kind = "tuning" if self.tuning else "result"
+        common = {"classes": sizes.classes, "batch": sizes.batch, "budget": sizes.seconds}
+        return {"stage": stage, "kind": kind, "head": self.head, "rate": self.rate, "seed": self.seed, **common}
+
+
+def stage_of(task: str) -> str:
+    """Return the name of a task's stage."""
+    return f"seconds_{task}"
+
+
+def run_same_seconds(run: Run, task: str, sizes: TaskSizes, seeds: Sequence[int], heads: Iterable[str]) -> None:
+    """Write the records of a task that are lacking: first the rates that are tried, then the runs."""
+    stage, where = stage_of(task), Where(run.options.quick, run.options.data)
+    try:
+        open_task(task, sizes, where, seeds[0])  # into the cache, or missing, before a process needs it
+    except MissingDataError as missing:
+        run.console.print(f"  left out: {missing}", highlight=False, markup=False)
+        record = {"stage": stage, "kind": "missing", "reason": missing.reason, "install": missing.install}
+        if not run.records.done(**record):
+            run.records.write(**record)
+        return
+    compared = runs_on(heads, full=sizes.full, skewed=sizes.skewed)
+    tried = [SecondsRun(head, rate, seeds[0], True) for head in compared for rate in rates(sizes)]
+    _run_all(run, task, sizes, tried)
+    best = {head: best_rate(run, stage, sizes, [plan for plan in tried if plan.head == head]) for head in compared}
+    chosen = [SecondsRun(head, best[head], seed, False) for head in compared for seed in seeds]
+    _run_all(run, task, sizes, chosen)
+
+
+def rates(sizes: TaskSizes) -> list[float]:
+    """Return the learning rates that are tried."""
+    return [sizes.rate * factor for factor in RATE_FACTORS]
+
+
+def best_rate(run: Run, stage: str, sizes: TaskSizes, tried: list[SecondsRun]) -> float:
+    """Return the rate with which a head did best on the validation part."""
+    found = [run.records.select(**plan.key(stage, sizes))[-1] for plan in tried]
+    return float(max(found, key=lambda record: record["score"])["rate"])
+
+
+def _run_all(run: Run, task: str, sizes: TaskSizes, runs: list[SecondsRun]) -> None:
+    stage = stage_of(task)
+    left = [plan for plan in runs if not run.records.done(**plan.key(stage, sizes))]
+    where = Where(run.options.quick, run.options.data)
     with run.progress(len(left), "runs") as show:
-        calls = [partial(learn, head, seed, sizes) for head, seed in left]
-        runs_apart = run_apart(calls, run.options.threads, fresh=not run.options.quick)
-        for completed, (number, found) in enumerate(runs_apart, start=1):
-            head, seed = left[number]
-            run.records.write(**key, head=head, seed=seed, **told, tests=sizes.tests, **found)
-            show(completed, f"{head}: {found['curve'][-1][2]:.3f} after {found['steps']:,} steps")
+        calls = [partial(run_one, task, plan, sizes, where) for plan in left]
+        done = run_apart(calls, run.options.threads, fresh=not run.options.quick)
+        for completed, (number, found) in enumerate(done, start=1):
+            plan = left[number]
+            run.records.write(**plan.key(stage, sizes), task=task, tests=sizes.tests, **found)
+            show(completed, f"{plan.head}, rate {plan.rate:.3g}: {found['score']:.3f} after {found['steps']:,} steps")
 
 
-def learn(name: str, seed: int, sizes: SecondsSizes) -> dict[str, Any]:
-    """Return the curve of one run as (step, seconds, accuracy), steps in all, and how candidates were found."""
-    warnings.simplefilter("ignore", mct.ApproximationWarning)  # a quick run has few classes
-    task = Identification.random(sizes.classes, sizes.features, seed, SKEW)
-    torch.manual_seed(seed)
-    below = trunk(sizes.features, HIDDEN)
-    # A tree over the true frequencies is the best case of a tree.
-    settings = {"counts": (task.frequencies * 1e9).long()} if name == "hierarchical" else {}
-    head = make(name, HIDDEN, sizes.classes, **settings)
-    optimizer = mct.RowSGD([*below.parameters(), *head.parameters()], lr=RATE, momentum=MOMENTUM)
-    done = train(
-        (below, head),
-        lambda step: task.batch(step, BATCH),
-        optimizer,
-        seconds=sizes.seconds,  # evaluations cost none of them
-        evaluate_on=[task.test(sizes.tests)],
-        evaluate_every=sizes.every,
-        metrics=Metrics([Accuracy()]),
-        progress=False,
-    )
-    curve = [(point["step"], point["seconds"], point["accuracy"]) for point in done.evaluations]
-    return {"curve": curve, "steps": done.step, "seconds": done.seconds, "pipeline": getattr(head, "pipeline", None)}
+def run_one(name: str, plan: SecondsRun, sizes: TaskSizes, where: Where) -> dict[str, Any]:
+    """Return curve and score at the end of one run, and all metrics over what else its end is judged by."""
+    task = open_task(name, sizes, where, plan.seed, tuning=plan.tuning)
+    if plan.tuning:
+        budget, examples, points = Budget(seconds=sizes.seconds / 2), task.validation(sizes.tests), 1
+    else:
+        budget, examples, points = Budget(seconds=sizes.seconds), task.test(sizes.tests), POINTS
+    learner, found = learn(task, plan.head, plan.rate, plan.seed, sizes.batch, budget, examples, points)
+    told = {"score": found["curve"][-1][2], "metric": next(iter(task.metrics().metrics))}
+    if not plan.tuning and not found["diverged"]:
+        told["at_the_end"] = {name: learner.scores(tests) for name, tests in task.tests_at_the_end().items()}
+    return {**found, **told, "pipeline": getattr(learner.head, "pipeline", None)}

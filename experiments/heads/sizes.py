@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+RATE_FACTORS = (1 / 3, 1.0, 3.0)  # of a task's learning rate: those that every head tries
 TOUCHED_FIRST, LAZY = "touched first (default)", "lazy momentum"
 
 
@@ -29,15 +30,17 @@ class StepSizes:
 
 
 @dataclass(frozen=True)
-class SecondsSizes:
-    """Of the runs that train for the same seconds."""
+class TaskSizes:
+    """Of the runs on one task; all of it fixed before anything is measured."""
 
     classes: int
-    features: int
-    seconds: float
-    every: float
-    tests: int
-    seeds: tuple[int, ...]
+    seconds: float  # of training; half of them for each learning rate that is tried
+    rate: float  # the learning rate in the middle of those that are tried
+    batch: int = 256
+    tests: int = 2000  # examples that every tenth of a run is judged by
+    full: bool = True  # a step of full softmax takes less than a second
+    skewed: bool = False  # classes are met unequally often
+    steps: int = 0  # of the comparison step by step; 0: full softmax does not finish there
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ class Sizes:
     learning: LearningSizes
     samples: tuple[int, ...]
     draws: int
-    demo: SecondsSizes
+    tasks: dict[str, TaskSizes]
+    seeds: tuple[int, ...]  # of the runs on tasks
     serving: ServingSizes
 
 
@@ -74,7 +78,15 @@ FULL = Sizes(
     ),
     samples=(8, 16, 32, 64, 128, 256, 512, 1024, 2048),
     draws=500,
-    demo=SecondsSizes(100_000, 64, 20.0, 2.5, 1000, (0, 1, 2)),
+    tasks={
+        "demo": TaskSizes(100_000, 20, 0.3, skewed=True, steps=400),
+        "families": TaskSizes(100_000, 20, 0.3, skewed=True, steps=400),
+        "wordnet": TaskSizes(117_659, 25, 0.3, steps=400),
+        "han": TaskSizes(20_976, 30, 0.03, full=False),
+        "places": TaskSizes(40_981, 25, 0.05, skewed=True, steps=400),
+        "articles": TaskSizes(264_308, 40, 0.05, batch=512, full=False, skewed=True),
+    },
+    seeds=(0, 1, 2),
     serving=ServingSizes(100_000, 64, 4000, 256, 50, 5_000_000, 100),
 )
 QUICK = Sizes(
@@ -83,9 +95,25 @@ QUICK = Sizes(
     learning=LearningSizes(1_000, 300, 50, 1000, ("random points",), (0,), periods=(10, 1000)),
     samples=(8, 32, 128),
     draws=50,
-    demo=SecondsSizes(5_000, 32, 1.5, 0.3, 300, (0,)),
+    tasks={
+        "demo": TaskSizes(3000, 0.4, 0.3, tests=300, skewed=True, steps=30),
+        "families": TaskSizes(3000, 0.4, 0.3, tests=300, skewed=True, steps=30),
+        "wordnet": TaskSizes(2000, 0.4, 0.3, tests=300, steps=30),
+        "han": TaskSizes(500, 0.4, 0.03, tests=300, full=False),
+        "places": TaskSizes(2000, 0.4, 0.1, batch=64, tests=300, skewed=True, steps=30),
+        "articles": TaskSizes(2000, 0.4, 0.1, tests=300, full=False),
+    },
+    seeds=(0,),
     serving=ServingSizes(5_000, 32, 200, 32, 10, 20_000, 20),
 )
+
+
+def minutes_of(sizes: TaskSizes, seeds: int, heads: int) -> float:
+    """Return about how long so many heads take on a task: training, and for each run its start and its judging."""
+    tried = len(RATE_FACTORS)
+    training = sizes.seconds * (tried / 2 + seeds)
+    start, judging = 5, 4e-9 * sizes.tests * sizes.classes  # seconds: of a process, and of one point of a curve
+    return heads * (training + start * (tried + seeds) + judging * (tried + 10 * seeds)) / 60
 
 
 def sizes_of(quick: bool) -> Sizes:
