@@ -9,6 +9,7 @@ from manyclass.torch.gradient_clipping import clip_grad_norm_
 from manyclass.torch.head import OutputHead
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
 from manyclass.torch.make_head import HEADS, make_head
+from manyclass.torch.priors import Prior
 from manyclass.torch.row_head import SlowThreadsWarning
 from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax
@@ -22,6 +23,7 @@ __all__ = [
     "FullSoftmax",
     "HierarchicalSoftmax",
     "OutputHead",
+    "Prior",
     "RowAdagrad",
     "RowAdam",
     "RowSGD",
