@@ -125,7 +125,7 @@ class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
 
     def set_extra_state(self, state: Tensor) -> None:
         """Go on drawing from where this state was taken."""
-        self.sampler.generator.set_state(state.cpu())
+        self.sampler.generator.set_state(state.cpu().clone())  # torch crashes on one that a file holds unaligned
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
