@@ -67,8 +67,7 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
             )
             self.num_classes = first + added
             self.sampler.add_classes(added)
-            if self.target_counts is not None:
-                self.target_counts.add_classes(added)
+            self._prior_of_added(added)
             if self.names is not None:
                 self.names.extend(new_names)
             self.index.append(self.weight, self.bias)
@@ -101,8 +100,7 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
         self.change_rows(lambda name, old, start: old[kept], [optimizer] if optimizer else [])
         self.num_classes = len(kept)
         self.sampler.keep_classes(kept)
-        if self.target_counts is not None:
-            self.target_counts.keep_classes(kept)
+        self._prior_of_kept(kept)
         if self.names is not None:
             self.names = [self.names[old] for old in kept.tolist()]
         self._set_removed(RemovedClasses())

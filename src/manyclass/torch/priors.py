@@ -114,6 +114,20 @@ class HeadWithPrior(OutputHead):
         known = torch.zeros(1) if self._known_start is None else self._known_start.reshape(-1)
         return (known.min() * self._temperature).float().expand(count)
 
+    def _prior_of_added(self, count: int) -> None:
+        """Follow with counts and start when classes were added."""
+        if self._known_start is not None and self._known_start.dim():
+            self._known_start = torch.cat([self._known_start, self._known_start.min().expand(count)])
+        if self.target_counts is not None:
+            self.target_counts.add_classes(count)
+
+    def _prior_of_kept(self, kept: Tensor) -> None:
+        """Follow when the classes kept, ascending, got the ids from 0 on."""
+        if self._known_start is not None and self._known_start.dim():
+            self._known_start = self._known_start[kept]
+        if self.target_counts is not None:
+            self.target_counts.keep_classes(kept)
+
     def _note_targets(self, positives: Tensor) -> None:
         """Count a batch that is about to be learned, and let the bias follow where it is due."""
         counts = self.target_counts
