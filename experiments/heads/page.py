@@ -8,6 +8,7 @@ from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
 from experiments.heads import figures, tables
+from experiments.heads.many_labels_table import many_labels_table
 
 Parts = list[Table | Figure | Text]
 LEAD = (
@@ -24,7 +25,7 @@ def make_page(records: Records, folder: Path) -> Page:
         short = title.partition(":")[0]
         missing = records.last(stage=stage, kind="missing")
         if missing:
-            text += f"\n\nThe task on WordNet was left out: {missing['reason']}; `{missing['install']}`."
+            text += f"\n\nSomething was left out: {missing['reason']}; `{missing['install']}`."
         if not records.done(stage=stage, kind="result"):
             return Section(title, f"{text}\n\nNot run yet: stage `{stage}`.", short=short)
         return Section(title, text, parts(), short)
@@ -46,6 +47,8 @@ def make_page(records: Records, folder: Path) -> Page:
                 lambda: [figures.draw_tail(records, folder), tables.tail_table(records)]),
         section("serving", "Serving: a head that answers and changes", SERVING,
                 lambda: [tables.serving_table(records)]),
+        section("many_labels", "Many labels: where the biases start", MANY_LABELS,
+                lambda: [many_labels_table(records)]),
         run_section(records),
     ]  # fmt: skip
     card = records.last(kind="card")
@@ -80,6 +83,12 @@ SERVING = (
     "A query through the head beside one to its index, in turns; two threads that ask at once, each with one thread of "
     "its own; and one class that is added or removed, with the query that follows. The first class that is added moves "
     "all rows, and the next ones some tables of the index, to places with room to grow: these stand apart."
+)
+
+MANY_LABELS = (
+    "Articles and the subject headings that librarians gave them. Bags of words weighted by TF-IDF, one hidden layer, "
+    "logistic outputs; the learning rate falls to zero over the seconds. Omikuji learns from the same bags with its "
+    "own settings until it is done."
 )
 
 

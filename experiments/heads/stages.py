@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from experiments.datasets import wordnet
+from experiments.datasets import pubmed_mesh, wordnet
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.heads.documents import texts
 from experiments.heads.page import make_page
@@ -12,7 +12,7 @@ from experiments.heads.sizes import minutes_of, sizes_of
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import learning, same_seconds, serving, steps, tail
+    from experiments.heads import learning, many_labels, same_seconds, serving, steps, tail
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)
@@ -45,9 +45,16 @@ def stages(options: Options) -> list[Stage]:
         *(seconds_stage(task) for task in sizes.tasks),
         options.stage("serving", "a head that is served: queries, threads, changed classes (8 GB)", 2, 0.1,
               lambda run: serving.run_serving(run, sizes.serving, heads)),
+        options.stage("many_labels", "precision after the same seconds, by the start of the biases", 25, 0.3,
+              many_labels.run_many_labels),
     ]  # fmt: skip
 
 
 EXPERIMENT = Experiment(
-    "heads", "Output layers in training: steps, curves, biases", stages, make_page, wordnet.needs, texts
+    "heads",
+    "Output layers in training: steps, curves, biases",
+    stages,
+    make_page,
+    lambda: [*wordnet.needs(), *pubmed_mesh.needs()],
+    texts,
 )

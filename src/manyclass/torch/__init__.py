@@ -10,6 +10,7 @@ from manyclass.torch.head import OutputHead
 from manyclass.torch.hierarchical_softmax import HierarchicalSoftmax
 from manyclass.torch.make_head import HEADS, make_head
 from manyclass.torch.memory_budget import MemoryBudget, memory_budget
+from manyclass.torch.priors import Prior
 from manyclass.torch.row_head import SlowThreadsWarning
 from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax
@@ -24,6 +25,7 @@ __all__ = [
     "HierarchicalSoftmax",
     "MemoryBudget",
     "OutputHead",
+    "Prior",
     "RowAdagrad",
     "RowAdam",
     "RowSGD",

@@ -16,6 +16,7 @@ from manyclass.errors import InputError, InputTypeError
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.mining import Mining
+from manyclass.torch.priors import HeadWithPrior
 from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.room_to_grow import grown
 from manyclass.torch.row_head import RowHead
@@ -23,7 +24,7 @@ from manyclass.torch.row_head import RowHead
 REMOVED = "removed_classes"  # how a state dict names them
 
 
-class ChangingClasses(RowHead):
+class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward takes a target, too
     """A head whose classes come and go. `num_classes` counts ids, removed ones included."""
 
     index: HeadIndex
@@ -47,7 +48,8 @@ class ChangingClasses(RowHead):
     ) -> range:
         """Add classes and return their ids, the next ones; ids of removed classes are not used again.
 
-        count: so many random ones; or rows: these, (count, in_features). bias: (count,), zeros unless given.
+        count: so many random ones; or rows: these, (count, in_features). bias: (count,), unless given zeros or, with a
+        prior, that of a class that was never met.
         names: one each where the head has names. optimizer: its state grows along.
 
         The first time all rows are copied once, to a place with room for half as many again; from then on the cost is
@@ -65,7 +67,9 @@ class ChangingClasses(RowHead):
                 lambda name, old, start: grown(old, new[name].to(old) if start is None else _filled(old, added, start)),
                 [optimizer] if optimizer else [],
             )
-            self.num_classes = self.sampler.num_classes = first + added
+            self.num_classes = first + added
+            self.sampler.add_classes(added)
+            self._prior_of_added(added)
             if self.names is not None:
                 self.names.extend(new_names)
             self.index.append(self.weight, self.bias)
@@ -96,7 +100,9 @@ class ChangingClasses(RowHead):
         stays[self.removed] = False
         kept = stays.nonzero()[:, 0]
         self.change_rows(lambda name, old, start: old[kept], [optimizer] if optimizer else [])
-        self.num_classes = self.sampler.num_classes = len(kept)
+        self.num_classes = len(kept)
+        self.sampler.keep_classes(kept)
+        self._prior_of_kept(kept)
         if self.names is not None:
             self.names = [self.names[old] for old in kept.tolist()]
         self._set_removed(RemovedClasses())
@@ -124,7 +130,10 @@ class ChangingClasses(RowHead):
             raise InputTypeError("bias is not a tensor; pass a (count,) tensor")
         if bias is not None and (self.bias is None or bias.shape != (len(rows),) or not bias.isfinite().all()):
             raise InputError(f"bias must be {len(rows)} finite numbers, for a head with bias; leave it out")
-        return {"weight": rows.detach(), "bias": torch.zeros(len(rows)) if bias is None else bias.detach()}
+        return {
+            "weight": rows.detach(),
+            "bias": self._start_of_new_classes(len(rows)) if bias is None else bias.detach(),
+        }
 
     def _positives(self, target: Tensor, leading: torch.Size) -> Tensor:
         positives = super()._positives(target, leading)

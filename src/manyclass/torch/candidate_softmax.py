@@ -30,6 +30,7 @@ from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.linear_conversion import FromLinear, linear_over
 from manyclass.torch.mining import Mining
 from manyclass.torch.predictions import Normalizer, checked_normalizer
+from manyclass.torch.priors import PriorSetting
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
@@ -66,6 +67,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     mined_candidates: int = 16. Classes retrieved for each of these.
     remembered: int = 8. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int = 512. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
+    tail_sampler: "uniform" (default); for skewed classes "counted": half uniform, half as often as each class was among
+        the last million targets; "log_uniform", for classes numbered from the most frequent on; or a tensor of
+        frequencies (num_classes,). However they are drawn, the normaliser is estimated without bias.
+    prior: where the bias starts: None (default), a number, counts, Prior(counts, examples) or "counted", see
+        HeadWithPrior.
     normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
     temperature: float = 1.0. Divides the logits.
     subtract_mean: bool = False. Subtract a running mean from the inputs: for features with a large common part.
@@ -98,6 +104,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         mined_candidates: int = 16,
         remembered: int = 8,
         tail: int = 512,
+        tail_sampler: str | Tensor = "uniform",
+        prior: PriorSetting = None,
         normalize: bool = False,
         temperature: float = 1.0,
         subtract_mean: bool = False,
@@ -137,7 +145,12 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.normalize = bool(normalize)
         self.temperature = float(temperature)
         self.names = None if names is None else check_names("names", names, self.num_classes)
-        self.sampler = ClassSampler(self.num_classes, seed=seed)
+        counts = isinstance(tail_sampler, str) and tail_sampler == "counted"
+        self._prepare_prior(prior, self.output, bias=bias, temperature=self.temperature, counts_for_draws=counts)
+        self._set_bias_start()
+        self.sampler = ClassSampler(
+            self.num_classes, tail_sampler, seed, counts=self.target_counts, argument="tail_sampler"
+        )
         self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._retrieved, unit_rows=self.normalize)
@@ -330,8 +343,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self._set_removed(removed)
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias as nn.Linear does; the running mean starts again."""
+        """Draw weight and bias as nn.Linear does; the bias starts at the prior, the running mean again."""
         super().reset_parameters()
+        self._set_bias_start()
         if self.input_mean is not None:
             self.input_mean.zero_()
 

@@ -6,12 +6,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.errors import ConfigError
+from manyclass.torch.class_distributions import ByFrequency, Counted, Distribution, LogUniform, Uniform
+from manyclass.torch.class_frequencies import checked_frequencies, smoothed
 from manyclass.torch.removed_classes import RemovedClasses
+from manyclass.torch.target_counts import TargetCounts
+
+MOST_PER_SAMPLE = 4  # draws from all classes, at most, for each one that is wanted outside a set
 
 
 class Drawn(NamedTuple):
-    """Classes drawn with replacement: each once, ascending, and log(times drawn / times expected) of each."""
+    """Classes that stand for others: each once, ascending, and log(times drawn / times expected) of each."""
 
     classes: Tensor  # (n,) int64
     log_weights: Tensor  # (n,) float64
@@ -21,9 +26,10 @@ class ClassSampler:
     """Draws classes with replacement from a generator of its own.
 
     distribution: "uniform"; "log_uniform", P(c) = log((c+2)/(c+1)) / log(classes+1), which is close to how often words
-    occur when classes are numbered from the most frequent on; or a tensor of frequencies (classes,), at least 0: a
-    class of frequency 0 is never drawn.
-    removed: classes that are never drawn; of "uniform" only.
+    occur when classes are numbered from the most frequent on; a tensor of frequencies (classes,), at least 0: a class
+    of frequency 0 is never drawn; or "counted": half uniform, half as often as `counts` has met each class.
+    removed: classes that are never drawn.
+    Whatever is drawn, the sum over the classes drawn of weight · f(class) is, in the mean, that over all classes.
     """
 
     def __init__(
@@ -32,59 +38,97 @@ class ClassSampler:
         distribution: str | Tensor = "uniform",
         seed: int = 0,
         removed: RemovedClasses | None = None,
+        counts: TargetCounts | None = None,
+        argument: str = "sampler",
     ) -> None:
-        self.num_classes = num_classes
-        self.removed = RemovedClasses() if removed is None else removed
         self.generator = torch.Generator().manual_seed(seed)
         self.name = distribution if isinstance(distribution, str) else "frequencies"
-        self._cumulated: Tensor | None = None
+        self._uniform = Uniform(num_classes, RemovedClasses() if removed is None else removed)
+        self.distribution: Distribution = self._uniform
         if isinstance(distribution, Tensor):
-            self._cumulated = _checked_frequencies(distribution, num_classes).cumsum(0)
-        elif distribution not in ("uniform", "log_uniform"):
+            self.distribution = ByFrequency(checked_frequencies(argument, distribution, num_classes))
+        elif distribution == "log_uniform":
+            self.distribution = LogUniform(num_classes)
+        elif distribution == "counted":
+            self.distribution = Counted(self._uniform, TargetCounts(num_classes) if counts is None else counts)
+        elif distribution != "uniform":
             raise ConfigError(
-                f"sampler={distribution!r} is unknown; choose 'uniform', 'log_uniform' or give a tensor of frequencies"
+                f"{argument}={distribution!r} is unknown; choose 'uniform', 'log_uniform', 'counted' or give a tensor "
+                "of frequencies"
             )
 
     @property
-    def _left(self) -> int:
-        return self.num_classes - len(self.removed)
+    def num_classes(self) -> int:
+        """Ids that there are, those of removed classes included."""
+        return self._uniform.num_classes
+
+    @property
+    def removed(self) -> RemovedClasses:
+        """Classes that are never drawn."""
+        return self._uniform.removed
+
+    @removed.setter
+    def removed(self, removed: RemovedClasses) -> None:
+        self._uniform.removed = removed
+
+    def add_classes(self, count: int) -> None:
+        """Take new classes in; those that frequencies were given without are as likely as one that was never met."""
+        self._uniform.num_classes += count
+        if isinstance(self.distribution, LogUniform):
+            self.distribution = LogUniform(self.num_classes)
+        elif isinstance(self.distribution, ByFrequency):
+            given = self.distribution.frequencies
+            unmet = smoothed(torch.cat([given, given.new_zeros(1)]))[-1]
+            self.distribution = ByFrequency(torch.cat([given, unmet.expand(count)]))
+
+    def keep_classes(self, kept: Tensor) -> None:
+        """Give the classes kept, ascending, the ids from 0 on; the others, the removed ones, are gone."""
+        self._uniform.num_classes, self._uniform.removed = len(kept), RemovedClasses()
+        if isinstance(self.distribution, LogUniform):
+            self.distribution = LogUniform(self.num_classes)
+        elif isinstance(self.distribution, ByFrequency):
+            self.distribution = ByFrequency(self.distribution.frequencies[kept])
 
     def draw(self, count: int) -> Drawn:
         """Return `count` classes drawn with replacement, equal ones together."""
         places = torch.rand(count, generator=self.generator, dtype=torch.float64)
-        if self._cumulated is not None:
-            ids = torch.searchsorted(self._cumulated, places * self._cumulated[-1], right=True)
-        elif self.name == "uniform":
-            ids = self.removed.ids_of((places * self._left).long().clamp_(0, self._left - 1))
-        else:
-            ids = (places * math.log(self.num_classes + 1)).exp().long() - 1
-        ids = ids.clamp_(0, self.num_classes - 1)  # rounding may lead one too far
+        ids = self.distribution.at(places)
+        if self.distribution is not self._uniform:  # a draw of what is gone is no draw of another: it is dropped
+            ids = ids[(ids >= 0) & ~self.removed.holds(ids)]
         classes, times = ids.unique(return_counts=True)
         return Drawn(classes, times.double().log() - math.log(count) - self.log_probability(classes))
 
-    def draw_outside(self, members: Tensor, count: int) -> Drawn:
-        """Return `count` draws, with replacement and all alike, from the classes that are not members.
+    def all_or_drawn(self, count: int) -> Drawn:
+        """Return `count` draws; or, where there are no more classes, each that can be drawn, for itself alone."""
+        if count < self.num_classes:
+            return self.draw(count)
+        classes = self.distribution.possible()
+        classes = classes[~self.removed.holds(classes)]
+        return Drawn(classes, torch.zeros(len(classes), dtype=torch.float64))
 
-        members: (n,) distinct, ascending, none of them removed. Each class drawn stands for (classes outside) /
-        count others per draw.
+    def draw_outside(self, members: Tensor, count: int) -> Drawn:
+        """Return about `count` draws, with replacement, from the classes that are not members.
+
+        members: (n,) distinct, ascending, none of them removed. Uniform draws are exactly `count`, and each class drawn
+        stands for (classes outside) / count others per draw. Others are drawn from all classes, as many as leave
+        `count` in the mean when the members among them are dropped.
         """
-        outside = self._left - len(members)
+        outside = self._uniform.left - len(members)
         if outside == 0 or count == 0:
             return Drawn(members[:0], torch.empty(0, dtype=torch.float64))
-        drawn = torch.randint(outside, (count,), generator=self.generator)
+        if self.distribution is not self._uniform:
+            share = 1 - float(self.log_probability(members).exp().sum())
+            drawn = self.draw(math.ceil(count / max(share, 1 / MOST_PER_SAMPLE)))
+            there = already_there(members[None], drawn.classes)[0]
+            return Drawn(drawn.classes[~there], drawn.log_weights[~there])
+        ranks = torch.randint(outside, (count,), generator=self.generator)
         before = self.removed.ranks_of(members) - torch.arange(len(members))  # outsiders that come before each member
-        ranks, times = (drawn + torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
-        classes = self.removed.ids_of(ranks)
-        return Drawn(classes, (times.double() * (outside / count)).log())
+        ranks, times = (ranks + torch.searchsorted(before, ranks, right=True)).unique(return_counts=True)
+        return Drawn(self.removed.ids_of(ranks), (times.double() * (outside / count)).log())
 
     def log_probability(self, classes: Tensor) -> Tensor:
         """Return the log probability, float64, that one draw gives each class."""
-        if self._cumulated is not None:
-            before = torch.where(classes > 0, self._cumulated[classes - 1], 0)
-            return ((self._cumulated[classes] - before) / self._cumulated[-1]).log()
-        if self.name == "uniform":
-            return torch.full(classes.shape, -math.log(self._left), dtype=torch.float64)
-        return torch.log1p(1 / (classes.double() + 1)).log() - math.log(math.log(self.num_classes + 1))
+        return self.distribution.log_probability(classes)
 
 
 def already_there(ids: Tensor, drawn: Tensor) -> Tensor:
@@ -92,23 +136,9 @@ def already_there(ids: Tensor, drawn: Tensor) -> Tensor:
 
     ids: (examples, n), negative where there is none; drawn: (draws,) distinct and ascending.
     """
+    if not len(drawn):
+        return torch.zeros(len(ids), 0, dtype=torch.bool, device=drawn.device)
     places = torch.searchsorted(drawn, ids).clamp_max(len(drawn) - 1)
     places = torch.where(drawn[places] == ids, places, len(drawn))  # not drawn: a column that is cut off
     hits = torch.zeros(len(ids), len(drawn) + 1, dtype=torch.bool, device=drawn.device)
     return hits.scatter_(1, places, True)[:, :-1]
-
-
-def _checked_frequencies(frequencies: Tensor, num_classes: int) -> Tensor:
-    """Return frequencies as float64 after checks."""
-    if frequencies.is_complex() or frequencies.dtype == torch.bool:
-        raise InputTypeError(f"sampler has dtype {frequencies.dtype}; frequencies are whole numbers or floats")
-    if frequencies.shape != (num_classes,):
-        raise InputError(f"sampler has shape {tuple(frequencies.shape)}; expected ({num_classes},): one per class")
-    values = frequencies.detach().cpu().double()
-    wrong = ~(values.isfinite() & (values >= 0))
-    if wrong.any():
-        at = int(wrong.nonzero()[0])
-        raise InputError(f"sampler[{at}]={values[at].item()}; frequencies are finite and at least 0: replace it")
-    if not values.sum() > 0:
-        raise InputError("sampler holds only zeros, so no class can be drawn; give one frequency above 0")
-    return values

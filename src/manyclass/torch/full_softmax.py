@@ -8,11 +8,12 @@ from torch import Tensor, nn
 
 from manyclass._topk import TopK
 from manyclass.torch import all_classes
-from manyclass.torch.head import Output, OutputHead, Reduction, checked_output
+from manyclass.torch.head import Output, Reduction, checked_output
 from manyclass.torch.linear_conversion import FromLinear
+from manyclass.torch.priors import HeadWithPrior, PriorSetting
 
 
-class FullSoftmax(FromLinear, OutputHead):
+class FullSoftmax(FromLinear, HeadWithPrior):
     """`nn.Linear` and its loss over all classes as one head; `weight` and `bias` are named and start as Linear's.
 
     Gradients are dense; training holds (examples, classes) logits.
@@ -21,6 +22,8 @@ class FullSoftmax(FromLinear, OutputHead):
     bias: bool = True. One number per class beside its row.
     output: "softmax" (default), cross entropy, against the uniform distribution over several positives; or "logistic",
         binary cross entropy summed over all classes.
+    prior: where the bias starts: None (default), a number, counts, Prior(counts, examples) or "counted", see
+        HeadWithPrior.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
     device, dtype: of the parameters, as for nn.Linear.
@@ -33,6 +36,7 @@ class FullSoftmax(FromLinear, OutputHead):
         bias: bool = True,
         *,
         output: Output = "softmax",
+        prior: PriorSetting = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         device: Any = None,
@@ -40,16 +44,18 @@ class FullSoftmax(FromLinear, OutputHead):
     ) -> None:
         super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         self.output = checked_output(output)
+        self._prepare_prior(prior, self.output, bias=bias)
         self.weight = nn.Parameter(torch.empty(num_classes, in_features, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(num_classes, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the parameters as nn.Linear does: uniform within ±1/√in_features."""
+        """Draw the parameters as nn.Linear does, uniform within ±1/√in_features; the bias starts at the prior."""
         bound = 1 / math.sqrt(self.in_features)
         nn.init.uniform_(self.weight, -bound, bound)
         if self.bias is not None:
             nn.init.uniform_(self.bias, -bound, bound)
+        self._set_bias_start()
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         return all_classes.losses(input, self.weight, self.bias, positives, logistic=self.output == "logistic")

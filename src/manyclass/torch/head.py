@@ -46,15 +46,17 @@ class OutputHead(nn.Module):
         if not counted.any():
             nothing = self._nothing(flat)
             return nothing if self.reduction != "none" else flat.new_zeros(input.shape[:-1]) + nothing
+        flat, positives = (flat, positives) if everything else (flat[counted], positives[counted])
+        self._note_targets(positives)
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
-            losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
+            losses = self._losses(flat, positives)
         _check_overflow(flat, losses)
         if self.reduction == "mean":
             return self._checked_loss(losses.mean())
         if self.reduction == "sum":
             return self._checked_loss(losses.sum())
         if not everything:
-            losses = losses.new_zeros(len(flat)).masked_scatter(counted, losses)
+            losses = losses.new_zeros(len(counted)).masked_scatter(counted, losses)
         return self._checked_loss(losses.reshape(input.shape[:-1]))
 
     @torch.no_grad()
@@ -117,6 +119,9 @@ class OutputHead(nn.Module):
     def _nothing(self, flat: Tensor) -> Tensor:
         """Return the loss of a batch without positives: 0, through which backward can run."""
         return flat.sum() * 0
+
+    def _note_targets(self, positives: Tensor) -> None:
+        """Called with the positives of a batch before its loss; a head may count them."""
 
     def _checked_loss(self, loss: Tensor) -> Tensor:
         """Return the loss; a head may look at what comes back to it."""

@@ -27,6 +27,8 @@ class FromLinear:
         """
         if not isinstance(linear, nn.Linear):
             raise InputTypeError(f"linear is a {type(linear).__name__}; pass an nn.Linear")
+        if settings.get("prior") is not None:
+            raise InputError("prior is where a bias starts, and the layer brings its own; leave it out")
         sizes = linear.in_features, linear.out_features
         head = cast(Any, cls)(*sizes, bias=linear.bias is not None, device="meta", **settings)
         head.weight, head.bias = linear.weight, linear.bias

@@ -10,10 +10,14 @@ from torch import Tensor
 
 from manyclass._topk import TopK
 from manyclass._validation import check_count
+from manyclass.errors import ConfigError
 from manyclass.torch import all_classes
-from manyclass.torch.class_sampler import ClassSampler
+from manyclass.torch.class_frequencies import checked_frequencies
+from manyclass.torch.class_sampler import ClassSampler, Drawn
 from manyclass.torch.head import Reduction
+from manyclass.torch.in_batch import InBatch
 from manyclass.torch.linear_conversion import FromLinear
+from manyclass.torch.priors import HeadWithPrior, PriorSetting
 from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
@@ -21,13 +25,17 @@ from manyclass.torch.shared_loss import even_targets, shared_losses
 from manyclass.torch.step_classes import sampled_classes
 
 
-class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
+class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
     """A head that trains on `samples` random classes per batch, and predicts exactly over all of them.
 
     in_features, num_classes: sizes of the layer.
-    samples: int = 512. Draws with replacement, shared by the batch.
-    sampler: "uniform" (default); "log_uniform", for classes numbered from the most frequent on; or a tensor of
-        frequencies (num_classes,), where a class of frequency 0 is never a negative.
+    samples: int = 512. Draws with replacement, shared by the batch; as many as classes, or more: every class, once.
+    sampler: "uniform" (default); "log_uniform", for classes numbered from the most frequent on; a tensor of
+        frequencies (num_classes,), where a class of frequency 0 is never a negative; "counted": half uniform, half as
+        often as each class was among the last million targets; or "in_batch": nothing is drawn, the positives of the
+        batch's other examples are the negatives.
+    frequencies: tensor (num_classes,) = None. For "in_batch", how often each class occurs; else that is counted.
+    prior: where the bias starts: None (default), counts, or "counted", see HeadWithPrior.
     seed: int = 0. Of the draws.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
     row_update, row_optimizer: who moves the rows, see RowHead.
@@ -45,6 +53,8 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         *,
         samples: int = 512,
         sampler: str | Tensor = "uniform",
+        frequencies: Tensor | None = None,
+        prior: PriorSetting = None,
         seed: int = 0,
         bias: bool = True,
         row_update: RowUpdateMode = "gradient",
@@ -59,13 +69,32 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
             ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
         )  # fmt: skip
         self.samples = check_count("samples", samples)
-        self.sampler = ClassSampler(self.num_classes, sampler, seed)
+        in_batch = isinstance(sampler, str) and sampler == "in_batch"
+        if frequencies is not None and not in_batch:
+            raise ConfigError("frequencies belong to sampler='in_batch'; to draw by them, give them as the sampler")
+        given = None if frequencies is None else checked_frequencies("frequencies", frequencies, self.num_classes)
+        counts = isinstance(sampler, str) and (sampler == "counted" or (in_batch and given is None))
+        self._prepare_prior(prior, "softmax", bias=bias, counts_for_draws=counts)
+        self._set_bias_start()
+        self._in_batch = InBatch(self.target_counts, given) if in_batch else None
+        self.sampler = ClassSampler(
+            self.num_classes, "uniform" if in_batch else sampler, seed, counts=self.target_counts
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw weight and bias as nn.Linear does; the bias starts at the prior."""
+        super().reset_parameters()
+        self._set_bias_start()
+
+    def _negatives(self, positives: Tensor) -> Drawn:
+        """Return the classes that stand for all others in a step."""
+        return self._in_batch.negatives(positives) if self._in_batch else self.sampler.all_or_drawn(self.samples)
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
             return all_classes.losses(input, self.weight, self.bias, positives)
         layer = ClassLayer(self.weight, self.bias, self._update)
-        classes = sampled_classes(positives, self.sampler.draw(self.samples))
+        classes = sampled_classes(positives, self._negatives(positives))
         x = input.to(computed_in(self.weight.dtype))
         return shared_losses(layer, x, classes, even_targets(positives)).losses
 
@@ -81,7 +110,7 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
 
     def set_extra_state(self, state: Tensor) -> None:
         """Go on drawing from where this state was taken."""
-        self.sampler.generator.set_state(state.cpu())
+        self.sampler.generator.set_state(state.cpu().clone())  # torch crashes on one that a file holds unaligned
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)
@@ -90,4 +119,6 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
             missing.remove(f"{prefix}_extra_state")
 
     def extra_repr(self) -> str:
+        if self._in_batch:
+            return f"{super().extra_repr()}, sampler=in_batch"
         return f"{super().extra_repr()}, samples={self.samples}, sampler={self.sampler.name}"

@@ -6,6 +6,7 @@ from typing import Any
 from manyclass.config import HashConfig
 from manyclass.torch.candidate_softmax import CandidateSoftmax
 from manyclass.torch.head import Output, Reduction
+from manyclass.torch.priors import PriorSetting
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 
 
@@ -22,7 +23,7 @@ class WTASoftmax(CandidateSoftmax):
     config: HashConfig, default `HashConfig.paper()`: window 16, 3000 codes, 1000 bands.
     refresh_steps: int = 1000. Steps in which every class is re-hashed once.
     refresh_limit: int = 1000. Classes re-hashed per step, at most.
-    meter_every, names, seed, bias, ignore_index, reduction, device, dtype, row_update, row_optimizer: as for
+    prior, meter_every, names, seed, bias, ignore_index, reduction, device, dtype, row_update, row_optimizer: as for
         CandidateSoftmax.
     """
 
@@ -33,6 +34,7 @@ class WTASoftmax(CandidateSoftmax):
         *,
         candidates: int | None = None,
         output: Output = "softmax",
+        prior: PriorSetting = None,
         config: HashConfig | None = None,
         refresh_steps: int = 1000,
         refresh_limit: int = 1000,
@@ -48,8 +50,8 @@ class WTASoftmax(CandidateSoftmax):
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            in_features, num_classes, candidates=candidates, output=output, shared=False, tail=0, touched_first=False,
-            config=HashConfig.paper() if config is None else config, refresh_steps=refresh_steps,
+            in_features, num_classes, candidates=candidates, output=output, prior=prior, shared=False, tail=0,
+            touched_first=False, config=HashConfig.paper() if config is None else config, refresh_steps=refresh_steps,
             refresh_limit=refresh_limit, meter_every=meter_every, names=names, seed=seed, bias=bias,
             row_update=row_update, row_optimizer=row_optimizer, ignore_index=ignore_index,
             reduction=reduction, device=device, dtype=dtype,

@@ -1,0 +1,107 @@
+"""How often each class was a target lately: counted while a head trains, for its sampler and for the start of its bias.
+
+The last targets themselves are kept, the oldest forgotten first. That makes a step's counting as cheap as its batch is
+long, whatever the number of classes, and drawing cheap too: a target drawn at random from those kept is a class drawn
+in proportion to its count.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyclass.errors import InputError
+
+FOR_DRAWS = 1 << 20  # targets that a sampler remembers: 4 MB
+FOR_A_START = 1 << 17  # targets behind the start of a bias: half a megabyte
+
+
+class TargetCounts(nn.Module):
+    """The last targets of training and how often each class is among them; part of the state dict.
+
+    remembered: how many targets are kept.
+    Not a buffer of the module: what is derived from it must follow, and each process counts its own examples.
+    """
+
+    def __init__(self, num_classes: int, remembered: int = FOR_DRAWS) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self._ring = torch.full((remembered,), -1, dtype=torch.int32)
+        self.forget()
+
+    def forget(self) -> None:
+        """Start again."""
+        self.targets, self.examples = 0, 0  # that were counted in all
+        self._ring.fill_(-1)
+        self.counts = torch.zeros(self.num_classes, dtype=torch.int32)  # of the targets that are remembered
+
+    @property
+    def remembered(self) -> int:
+        """How many targets are kept at most."""
+        return len(self._ring)
+
+    @property
+    def known(self) -> int:
+        """How many targets are kept now."""
+        return min(self.targets, self.remembered)
+
+    def add(self, positives: Tensor) -> None:
+        """Count the targets of a batch, (examples, n), -1 where there is none."""
+        new = positives[positives >= 0].to(torch.int32)
+        self.examples += len(positives)
+        skipped = max(0, len(new) - self.remembered)
+        places = (self.targets + skipped + torch.arange(len(new) - skipped)) % self.remembered
+        self.targets += len(new)
+        old, new = self._ring[places], new[skipped:]
+        one = torch.ones(1, dtype=torch.int32)
+        self.counts.index_add_(0, new, one.expand(len(new)))
+        gone = old[old >= 0]
+        self.counts.index_add_(0, gone, -one.expand(len(gone)))
+        self._ring[places] = new
+
+    def at(self, places: Tensor) -> Tensor:
+        """Return the targets at places in [0, 1) of all that are kept; -1 for one whose class is gone."""
+        return self._ring[(places * self.known).long().clamp_max_(self.known - 1)].long()
+
+    def of_first(self, targets: int) -> Tensor:
+        """Return how often each class is among the first targets, while those are still kept."""
+        first = self._ring[:targets]
+        return torch.bincount(first[first >= 0], minlength=self.num_classes)
+
+    def add_classes(self, count: int) -> None:
+        """Make room for more classes, not met yet."""
+        self.num_classes += count
+        self.counts = torch.cat([self.counts, self.counts.new_zeros(count)])
+
+    def keep_classes(self, kept: Tensor) -> None:
+        """Give the classes kept, ascending, the ids from 0 on; the others are gone."""
+        new_ids = torch.full((self.num_classes + 1,), -1, dtype=torch.int32)  # the last place takes the absent (-1)
+        new_ids[kept] = torch.arange(len(kept), dtype=torch.int32)
+        self._ring, self.counts, self.num_classes = new_ids[self._ring.long()], self.counts[kept], len(kept)
+
+    def get_extra_state(self) -> Tensor:
+        """Return the targets kept and how many there were, for the state dict."""
+        return torch.cat([self._ring.long(), torch.tensor([self.targets, self.examples])])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Go on counting from where this state was taken."""
+        if state.dtype != torch.int64 or state.shape != (self.remembered + 2,):
+            wrong = f"{state.dtype} {tuple(state.shape)}"
+            raise InputError(
+                f"target_counts is {wrong}; expected int64 ({self.remembered + 2},): another prior, sampler?"
+            )
+        state = state.cpu()
+        ring, (targets, examples) = state[:-2], state[-2:].tolist()
+        in_range = (ring >= -1) & (ring < self.num_classes)
+        if not in_range.all() or targets < 0 or examples < 0 or (ring[min(targets, len(ring)) :] >= 0).any():
+            raise InputError(
+                f"target_counts holds ids beyond the {self.num_classes} classes of the head, or is damaged"
+            )
+        self._ring, self.targets, self.examples = ring.to(torch.int32), targets, examples
+        self.counts = self.of_first(self.remembered).to(torch.int32)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        missing: list[str] = rest[2]
+        if f"{prefix}_extra_state" in missing:  # that of an nn.Linear: counts go on as they were
+            missing.remove(f"{prefix}_extra_state")
