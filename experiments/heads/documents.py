@@ -7,6 +7,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, times, whole
 from experiments.heads import tables
+from experiments.heads.bfloat16 import rounding_block
 from experiments.heads.page import paper_classes
 
 RESULTS = "experiments/results/heads"
@@ -28,6 +29,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_step_sentence": step_sentence(records),
         "heads_paper_setting": paper_setting_block(records),
         "heads_serving": serving_block(records),
+        "heads_bfloat16": rounding_block(records),
     }
 
 

@@ -13,7 +13,7 @@ from layer_cases import quick_run
 from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.heads import EXPERIMENT, learning, same_seconds, serving, sizes, steps
+from experiments.heads import EXPERIMENT, bfloat16, learning, same_seconds, serving, sizes, steps
 from experiments.heads.apart import run_apart
 from experiments.heads.page import make_page
 from experiments.heads.sizes import LearningSizes, SecondsSizes, ServingSizes, Sizes, StepSizes
@@ -22,7 +22,7 @@ from manyclass.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
-STAGES = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo", "serving"}
+STAGES = {"steps", "paper_setting", "learning", "momentum", "refresh", "bfloat16", "tail", "demo", "serving"}
 TINY = Sizes(
     steps=(StepSizes(200, 16, 4, 10), StepSizes(400, 16, 4, 10)),
     paper_setting=StepSizes(300, 16, 4, 10),
@@ -43,7 +43,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "QUICK", TINY)
-    for module in (learning, same_seconds, serving, steps):
+    for module in (bfloat16, learning, same_seconds, serving, steps):
         monkeypatch.setattr(module, "run_apart", run_here)
     records = run_stages(tmp_path)
     assert {record["stage"] for record in records.select(kind="result")} == STAGES
