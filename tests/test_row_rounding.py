@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from cases import Array
+from test_shared_step import case as shared_case
+from test_shared_step import outcome
 
 from manyclass import _native, _reference
 from manyclass._reference import row_rounding as spec
@@ -172,6 +174,29 @@ def test_rows_moved_at_once_are_those_moved_by_their_gradients() -> None:
     update_rows(step, apart, None, None, chosen.rows, rows)
     chosen.update_rows(gradient, input, step, at_once, None, None, sums, 3)
     np.testing.assert_array_equal(at_once, apart)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (17, 73, 31, 3), (33, 150, 64, 1)], ids=str)
+def test_a_shared_step_reads_and_moves_rows_of_bfloat16(sizes: tuple[int, int, int, int], simd: None) -> None:
+    """It gives the bits that the same numbers in float32 give; the rows move by their gradients, rounded."""
+    given = shared_case(sizes)
+    given["weight"] = nearest(given["weight"])
+    step = RULES["sgd"]._replace(noise=NOISE)
+    for name in _native.available_simd():
+        assert _native.use_simd(name)
+        expected = outcome(_native.SharedStep, given | {"weight": wide(given["weight"])}, 1)
+        for part, found in outcome(_native.SharedStep, given, 2).items():
+            np.testing.assert_array_equal(found, expected[part], err_msg=part)
+        one = _native.SharedStep(given["ids"], given["positives"])
+        apart, at_once = given["weight"].copy(), given["weight"].copy()
+        lines = [np.empty(count, np.float32) for count in (sizes[0], sizes[1], sizes[0])]
+        one.losses(
+            at_once, given["bias"], given["input"], 0.7, given["log_weights"], None, given["shares"], False, True,
+            *lines, 1,
+        )  # fmt: skip
+        one.update_rows(given["gradient"], given["input"], step, at_once, None, None, lines[1], 3)
+        update_rows(step, apart, None, None, given["ids"], expected["rows"])
+        np.testing.assert_array_equal(at_once, apart)
 
 
 def test_other_types_are_refused() -> None:

@@ -7,6 +7,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, times, whole
 from experiments.heads import tables
+from experiments.heads.bfloat16 import rounding_block
 from experiments.heads.many_labels_table import many_labels_block
 from experiments.heads.page import paper_classes
 
@@ -30,6 +31,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_paper_setting": paper_setting_block(records),
         "heads_serving": serving_block(records),
         "many_labels": many_labels_block(records, PAGE),
+        "heads_bfloat16": rounding_block(records),
     }
 
 

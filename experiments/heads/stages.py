@@ -12,7 +12,7 @@ from experiments.heads.sizes import minutes_of, sizes_of
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import learning, many_labels, same_seconds, serving, steps, tail
+    from experiments.heads import bfloat16, learning, many_labels, same_seconds, serving, steps, tail
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)
@@ -40,6 +40,8 @@ def stages(options: Options) -> list[Stage]:
               learn("momentum", learning.momentum_runs(sizes.learning))),
         options.stage("refresh", "the same with other ways to re-hash", 4, 0.3,
               learn("refresh", learning.refresh_runs(sizes.learning))),
+        options.stage("bfloat16", "rows of 16 bits: rounded by chance, to nearest, and float32", 12, 0.2,
+              lambda run: bfloat16.run_bfloat16(run, sizes.learning)),
         options.stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
         *(seconds_stage(task) for task in sizes.tasks),

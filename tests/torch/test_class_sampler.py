@@ -108,7 +108,9 @@ def test_with_as_many_samples_as_classes_the_loss_is_torchs(sampler: str | Tenso
 @pytest.mark.parametrize("output", ["softmax", "logistic"])
 def test_a_head_that_computes_all_classes_has_torchs_loss_whatever_its_tail(tail_sampler: Any, output: Any) -> None:
     torch.manual_seed(1)
-    head = CandidateSoftmax(5, CLASSES, candidates=CLASSES, output=output, tail_sampler=tail_sampler, meter_every=0)
+    head = CandidateSoftmax(
+        5, CLASSES, mined_candidates=CLASSES, output=output, tail_sampler=tail_sampler, meter_every=0
+    )
     x, target = torch.randn(6, 5), torch.tensor([3, 0, 29, 3, 1, 2])
     for _ in range(2):
         loss = head(x, target)
@@ -129,7 +131,7 @@ def test_a_tail_by_counts_estimates_the_normaliser_without_bias(shared: bool) ->
         400,
         config=RANKED,
         candidates=3,
-        shared_limit=6,
+        mined_candidates=3,
         tail=60,
         tail_sampler="counted",
         shared=shared,
@@ -147,7 +149,7 @@ def test_a_tail_by_counts_estimates_the_normaliser_without_bias(shared: bool) ->
     sums = []
     with torch.no_grad():
         for _ in range(2000):
-            classes = head._step_classes(x, positives)
+            classes = head._step_classes(x, positives, learning=True)
             logits = head.layer.shared_logits(x, classes.ids) if shared else head.layer.own_logits(x, classes.ids)
             sums.append((logits + classes.log_weights).exp().sum(1))
     found = torch.stack(sums)
@@ -171,9 +173,7 @@ def trained(head: Any, steps: int, optimizer: Any, first: int = 0) -> list[float
 
 def candidate(**settings: Any) -> Any:
     torch.manual_seed(0)
-    return CandidateSoftmax(
-        5, 200, candidates=2, shared_limit=4, tail=9, tail_sampler="counted", meter_every=0, **settings
-    )
+    return CandidateSoftmax(5, 200, mined_candidates=2, tail=9, tail_sampler="counted", meter_every=0, **settings)
 
 
 def sampled(**settings: Any) -> Any:
@@ -232,8 +232,7 @@ def test_a_tail_follows_classes_that_come_and_go(tail_sampler: Any) -> None:
     head = CandidateSoftmax(
         5,
         200,
-        candidates=2,
-        shared_limit=4,
+        mined_candidates=2,
         tail=400,
         tail_sampler=tail_sampler,
         names=list(map(str, range(200))),

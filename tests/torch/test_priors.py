@@ -28,10 +28,14 @@ from manyclass.torch.class_frequencies import smoothed
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")  # classes are few
 FEATURES, CLASSES = 16, 50
 COUNTS = torch.arange(CLASSES) ** 2  # the first was never met
-SOFTMAX_HEADS: list[Any] = [FullSoftmax, SampledSoftmax, partial(CandidateSoftmax, config=RANKED, meter_every=0)]
+SOFTMAX_HEADS: list[Any] = [
+    FullSoftmax,
+    SampledSoftmax,
+    partial(CandidateSoftmax, config=RANKED, meter_every=0, mined_candidates=CLASSES),
+]
 LOGISTIC_HEADS: list[Any] = [
     partial(FullSoftmax, output="logistic"),
-    partial(CandidateSoftmax, output="logistic", config=RANKED, meter_every=0),
+    partial(CandidateSoftmax, output="logistic", config=RANKED, meter_every=0, mined_candidates=CLASSES),
 ]
 
 
@@ -161,7 +165,9 @@ def test_what_was_learned_meanwhile_stays_and_optimizers_do_not_notice() -> None
 
 
 def test_a_counted_start_does_not_make_an_index_anew() -> None:
-    head = CandidateSoftmax(FEATURES, CLASSES, output="logistic", prior="counted", config=RANKED, meter_every=0)
+    head = CandidateSoftmax(
+        FEATURES, CLASSES, output="logistic", prior="counted", config=RANKED, meter_every=0, mined_candidates=CLASSES
+    )
     head(inputs(0), targets(0))
     built = head.index.built
     for step in range(1, 6):

@@ -13,7 +13,7 @@ from layer_cases import quick_run
 from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.heads import EXPERIMENT, learning, many_labels, same_seconds, serving, sizes, steps
+from experiments.heads import EXPERIMENT, bfloat16, learning, many_labels, same_seconds, serving, sizes, steps
 from experiments.heads.apart import run_apart
 from experiments.heads.page import make_page
 from experiments.heads.sizes import LearningSizes, SecondsSizes, ServingSizes, Sizes, StepSizes
@@ -22,7 +22,18 @@ from manyclass.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
-STAGES = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo", "serving", "many_labels"}
+STAGES = {
+    "steps",
+    "paper_setting",
+    "learning",
+    "momentum",
+    "refresh",
+    "bfloat16",
+    "tail",
+    "demo",
+    "serving",
+    "many_labels",
+}
 TINY = Sizes(
     steps=(StepSizes(200, 16, 4, 10), StepSizes(400, 16, 4, 10)),
     paper_setting=StepSizes(300, 16, 4, 10),
@@ -44,7 +55,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
 ) -> None:
     monkeypatch.setattr(sizes, "QUICK", TINY)
     monkeypatch.setattr(many_labels, "QUICK", many_labels.ManyLabelsSizes((300, 40), 0.1, 1, (0,)))
-    for module in (learning, many_labels, same_seconds, serving, steps):
+    for module in (bfloat16, learning, many_labels, same_seconds, serving, steps):
         monkeypatch.setattr(module, "run_apart", run_here)
     records = run_stages(tmp_path)
     assert {record["stage"] for record in records.select(kind="result")} == STAGES
