@@ -31,11 +31,11 @@ COUNTS = torch.arange(CLASSES) ** 2  # the first was never met
 SOFTMAX_HEADS: list[Any] = [
     FullSoftmax,
     SampledSoftmax,
-    partial(CandidateSoftmax, config=RANKED, meter_every=0, mined_candidates=CLASSES),
+    partial(CandidateSoftmax, **EVERYTHING),
 ]
 LOGISTIC_HEADS: list[Any] = [
     partial(FullSoftmax, output="logistic"),
-    partial(CandidateSoftmax, output="logistic", config=RANKED, meter_every=0, mined_candidates=CLASSES),
+    partial(CandidateSoftmax, output="logistic", **EVERYTHING),
 ]
 
 
@@ -165,9 +165,7 @@ def test_what_was_learned_meanwhile_stays_and_optimizers_do_not_notice() -> None
 
 
 def test_a_counted_start_does_not_make_an_index_anew() -> None:
-    head = CandidateSoftmax(
-        FEATURES, CLASSES, output="logistic", prior="counted", config=RANKED, meter_every=0, mined_candidates=CLASSES
-    )
+    head = CandidateSoftmax(FEATURES, CLASSES, output="logistic", prior="counted", **EVERYTHING)
     head(inputs(0), targets(0))
     built = head.index.built
     for step in range(1, 6):
