@@ -23,7 +23,9 @@ def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any
     """Return a head of few classes with weights of unequal size, the same at each call; mined as `candidates` says."""
     torch.manual_seed(0)
     mined = settings.get("candidates", 16)
-    head = CandidateSoftmax(features, classes, **{"config": RANKED, "mined_candidates": mined, **settings})
+    head = CandidateSoftmax(
+        features, classes, **{"config": RANKED, "mined_candidates": mined, "mined_every": 1, **settings}
+    )
     with torch.no_grad():
         head.weight.mul_(torch.linspace(1, 4, classes)[:, None])
         if head.input_mean is not None:

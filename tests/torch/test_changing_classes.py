@@ -450,7 +450,7 @@ def test_any_sequence_answers_as_a_fresh_head_with_the_same_rows(name: str, sequ
     torch.testing.assert_close(found.log_probs, expected.log_probs)
     if name == "few":  # nothing is approximated: a step, its random tail included, is the same to the bit
         for one, ids in ((head, left), (fresh, torch.arange(len(left)))):
-            one.train().mining = Mining(examples=6, candidates=1, remembered=0)
+            one.train().mining = Mining(examples=6, every=1, candidates=1, remembered=0)
             moving = RowSGD(one.parameters(), lr=0.1)
             moving.zero_grad()
             one(X, ids[:6]).backward()

@@ -114,6 +114,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "classes type": ({"num_classes": 10.0}, InputTypeError, "num_classes=10.0"),
     "candidates": ({"candidates": 0}, InputError, "candidates=0"),
     "mined_examples": ({"mined_examples": -1}, InputError, "mined_examples=-1"),
+    "mined_every": ({"mined_every": 0}, InputError, "mined_every=0"),
     "mined_candidates": ({"mined_candidates": 0}, InputError, "mined_candidates=0"),
     "remembered": ({"remembered": -1}, InputError, "remembered=-1"),
     "tail": ({"tail": -1}, InputError, "tail=-1"),

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from head_cases import RANKED, random_tensor, small_head
+from head_cases import random_tensor, small_head
 
 from manyclass.torch import CandidateSoftmax, RowSGD
 from manyclass.torch.approximation_meter import hard_mass, usual_interval
@@ -16,7 +16,7 @@ CLASSES = 50
 
 
 def mining(**settings: Any) -> Mining:
-    new = Mining(**{"examples": 4, "candidates": 3, "remembered": 2, **settings})
+    new = Mining(**{"examples": 4, "every": 1, "candidates": 3, "remembered": 2, **settings})
     new._make_room(CLASSES)
     return new
 
@@ -35,21 +35,26 @@ def test_hard_mass_is_what_the_best_classes_hold_that_are_nobodys_positives() ->
     assert hard_mass(logits, positives, 9) == pytest.approx((0.1 + 0.4) / 2)
 
 
-def test_as_many_examples_as_hard_classes_are_worth() -> None:
-    few = mining(examples=32)
-    assert few.worth() == 32  # nothing is known yet
-    few.note_hard_mass(0.0)
-    assert few.worth() == 0
+def steps_that_look_up(some: Mining, steps: int) -> int:
+    return sum(some.due() for _ in range(steps))
+
+
+def test_candidates_are_looked_up_as_often_as_hard_classes_are_worth() -> None:
+    some = mining(every=4)
+    assert steps_that_look_up(some, 40) == 10  # nothing is known yet
+    some.note_hard_mass(0.0)
+    assert steps_that_look_up(some, 40) == 0
     for _ in range(20):
-        few.note_hard_mass(WORTH_ALL / 2)
-    assert few.worth() == 16
+        some.note_hard_mass(WORTH_ALL / 2)
+    assert steps_that_look_up(some, 80) == 10
     for _ in range(20):
-        few.note_hard_mass(0.9)
-    assert few.worth() == 32
+        some.note_hard_mass(0.9)
+    assert steps_that_look_up(some, 40) == 10
+    assert steps_that_look_up(mining(examples=0), 40) == 0
 
 
 def test_readings_cost_the_same_share_of_a_step_at_any_size() -> None:
-    assert usual_interval(2_000) == usual_interval(50_000) == 10
+    assert usual_interval(2_000) == 10
     assert usual_interval(10_000_000) == 100 * usual_interval(100_000)
 
 
@@ -64,13 +69,13 @@ def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:
     assert head.index.built is None
     with torch.no_grad():
         head.weight.mul_(200)  # a few classes rule every example now
-    for _ in range(30):
+    for _ in range(40):
         head(x, y).backward()
     assert head.index.built is not None
     assert head.meter.report()["recall_at_10"] > 0.3
 
 
-def test_without_readings_every_step_mines() -> None:
+def test_without_readings_it_goes_on_as_often_as_it_may() -> None:
     head = CandidateSoftmax(32, 20_000, meter_every=0)
     head(0.1 * torch.randn(8, 32), torch.arange(8)).backward()
     assert head.index.built is not None
@@ -144,7 +149,7 @@ def test_more_classes_keep_the_lists_and_other_numbers_do_not() -> None:
 
 
 def test_remembered_classes_are_computed_and_removed_ones_are_not() -> None:
-    head = small_head(candidates=2, mined_examples=1, remembered=2, tail=0, meter_every=0, config=RANKED)
+    head = small_head(candidates=2, mined_examples=1, mined_every=1, remembered=2, tail=0, meter_every=0)
     x = random_tensor(6, head.in_features)
     head(x, torch.arange(6))
     for _ in range(6):
@@ -189,7 +194,7 @@ def test_a_copy_and_a_restored_one_choose_alike() -> None:
 
 def test_same_seed_same_bits() -> None:
     def trained() -> torch.Tensor:
-        head = small_head(candidates=3, mined_examples=2, tail=8, meter_every=2)
+        head = small_head(candidates=3, mined_examples=2, mined_every=2, tail=8, meter_every=2)
         optimizer = RowSGD(head.parameters(), lr=0.1)
         for step in range(12):
             loss = head(random_tensor(6, head.in_features, seed=step), torch.arange(6) * 7 + step % 3)

@@ -62,10 +62,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     output: "softmax" (default), or "logistic": every class is a yes/no question.
     shared: bool = True. All examples of a batch use the same classes, what any of them found: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
-    mined_examples: int = 32. Examples of a training step, at most, for which candidates are looked up; fewer while hard
-        classes hold little probability, none at the start. With shared=True; 0: never any.
-    mined_candidates: int = 16. Classes retrieved for each of these.
-    remembered: int = 8. How many of them its class keeps, for its next examples; 4 bytes each per class met.
+    mined_examples: int = 32. With shared=True, examples for which candidates are looked up at a time; 0: never any.
+    mined_every: int = 4. Steps from one time to the next; more while hard classes hold little probability, and at the
+        start of training there is no such time.
+    mined_candidates: int = 16. Classes retrieved for each of these examples.
+    remembered: int = 4. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int = 512. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
     tail_sampler: "uniform" (default); for skewed classes "counted": half uniform, half as often as each class was among
         the last million targets; "log_uniform", for classes numbered from the most frequent on; or a tensor of
@@ -77,11 +78,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     subtract_mean: bool = False. Subtract a running mean from the inputs: for features with a large common part.
     config: HashConfig, default chosen by size. How classes are retrieved. Above 400,000 classes the default makes less
         effort than an index for serving; to serve such a head, give it `HashConfig.for_problem(classes, features)`.
-    refresh_steps: int = 1000. Steps in which every class is re-hashed once, in turn.
-    refresh_limit: int = 500. Classes re-hashed per step, at most.
+    refresh_steps: int = 1000. Searches in training in which every class is re-hashed once, in turn.
+    refresh_limit: int = 1000. Classes re-hashed before a search, at most.
     touched_first: bool = True. Beside the turn, re-hash the rows that the last step moved most.
-    meter_every: int, default classes / 5000, at least 10. Steps between two comparisons of a few examples with all
-        classes, by which mining knows what it is worth; 0: never, and every step mines. See `head.meter`.
+    meter_every: int, default classes / 1000, at least 10. Steps between two comparisons of a few examples with all
+        classes, by which mining knows what it is worth; 0: never, and it goes on as often as it may. See `head.meter`.
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
@@ -101,8 +102,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         output: Output = "softmax",
         shared: bool = True,
         mined_examples: int = 32,
+        mined_every: int = 4,
         mined_candidates: int = 16,
-        remembered: int = 8,
+        remembered: int = 4,
         tail: int = 512,
         tail_sampler: str | Tensor = "uniform",
         prior: PriorSetting = None,
@@ -111,7 +113,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         subtract_mean: bool = False,
         config: HashConfig | None = None,
         refresh_steps: int = 1000,
-        refresh_limit: int = 500,
+        refresh_limit: int = 1000,
         touched_first: bool = True,
         meter_every: int | None = None,
         names: Sequence[str] | None = None,
@@ -140,7 +142,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
         self.shared = bool(shared)
-        self.mining = Mining(examples=mined_examples, candidates=mined_candidates, remembered=remembered)
+        self.mining = Mining(
+            examples=mined_examples, every=mined_every, candidates=mined_candidates, remembered=remembered
+        )
         self.tail = check_count("tail", tail, low=0)
         self.normalize = bool(normalize)
         self.temperature = float(temperature)
@@ -384,9 +388,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""
-        examples, keys = self.mining.chosen(positives, self.num_classes)
         found = torch.empty(0, dtype=torch.int64)
-        if len(examples):
+        if self.mining.due():
+            examples, keys = self.mining.chosen(positives, self.num_classes)
             found = self._looked_up(x[examples], refresh=True)
             self.mining.remember(keys, found)
         recalled = self.mining.recalled(positives, self.num_classes)

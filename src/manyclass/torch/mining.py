@@ -1,9 +1,9 @@
-"""Which examples of a step candidates are looked up for: as many as it is worth, and what others found is remembered.
+"""When candidates are looked up, and for which examples: as often as it is worth, and what was found is remembered.
 
 Looking candidates up for every example takes longer than all the rest of a step. Early in training it is for nothing:
 the probability is spread so thinly that random classes teach as much as any. So the meter reads now and then, exactly,
-how much probability the best few classes hold that a step would miss without candidates, and so many examples are
-looked up as that is worth. Each class keeps what was found for an example of it, for the next ones.
+how much probability the best few classes hold that a step would miss without candidates, and they are looked up as
+often as that is worth. Each class keeps what was found for an example of it, for the next ones.
 """
 
 from typing import Any
@@ -15,27 +15,30 @@ from torch import Tensor
 
 from manyclass._validation import Ids, check_count
 
-WORTH_ALL = 0.1  # probability that hard classes hold from which on all examples that may be looked up are
+WORTH_ALL = 0.1  # probability that hard classes hold, from which on candidates are looked up as often as they may
 MEMORY = 0.5  # share of the last readings in the next
 
 
 class Mining:
     """How a head with shared classes finds the hard ones.
 
-    examples: looked up in a step, at most. candidates: retrieved for each. remembered: how many of them a class keeps.
+    examples: looked up at a time. every: steps from one time to the next, at least. candidates: retrieved for each.
+    remembered: how many of them a class keeps.
     """
 
-    def __init__(self, *, examples: int, candidates: int, remembered: int) -> None:
+    def __init__(self, *, examples: int, every: int, candidates: int, remembered: int) -> None:
         self.examples = check_count("mined_examples", examples, low=0)
+        self.every = check_count("mined_every", every)
         self.candidates = check_count("mined_candidates", candidates)
         self.remembered = check_count("remembered", remembered, low=0)
         self.hard_mass: float | None = None  # None: never read, and everything is worth it
         self._lists: npt.NDArray[np.uint32] = np.zeros((0, self.remembered), np.uint32)  # id + 1; 0: nothing yet
         self._looked_up: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # number of the look-up; 0: never
-        self._count = 0
+        self._count = 0  # of look-ups
+        self._due = 1.0  # when it reaches 1, it is time for the next
 
     def __deepcopy__(self, memo: Any) -> "Mining":
-        other = Mining(examples=self.examples, candidates=self.candidates, remembered=self.remembered)
+        other = Mining(examples=self.examples, every=self.every, candidates=self.candidates, remembered=self.remembered)
         other.restore(self.tensors(), self.settings(), len(self._lists))
         return other
 
@@ -43,15 +46,22 @@ class Mining:
         """Take in a reading of the probability that the best few other classes hold."""
         self.hard_mass = mass if self.hard_mass is None else MEMORY * self.hard_mass + (1 - MEMORY) * mass
 
-    def worth(self) -> int:
-        """Return for how many examples of a step it is worth to look candidates up."""
-        share = 1.0 if self.hard_mass is None else min(1.0, self.hard_mass / WORTH_ALL)
-        return round(self.examples * share)
+    def worth(self) -> float:
+        """Return how often candidates are looked up, as a share of the steps."""
+        return (1.0 if self.hard_mass is None else min(1.0, self.hard_mass / WORTH_ALL)) / self.every
+
+    def due(self) -> bool:
+        """Begin a step, and return whether it is one that looks candidates up."""
+        self._due += self.worth()
+        if not self.examples or self._due < 1:
+            return False
+        self._due = 0.0
+        return True
 
     def chosen(self, positives: Tensor, classes: int) -> tuple[Tensor, Tensor]:
         """Return the examples to look up, ascending, and the class of each that will remember what is found.
 
-        All, where so many are worth it; otherwise at most one of each class. Of every two, one is of a class whose list
+        All, where they are few enough; otherwise at most one of each class. Of every two, one is of a class whose list
         is oldest (none: older than any), so that each class gets its turn; the other of any class, places of the batch
         in turn, so that what is frequent stays fresh.
         """
@@ -59,11 +69,10 @@ class Mining:
         ids = positives.numpy()
         looked_up = np.where(ids >= 0, self._looked_up[ids], np.iinfo(np.int32).max)
         keys = ids[np.arange(len(ids)), looked_up.argmin(1)]
-        count = self.worth()
-        if count >= len(ids):
+        if self.examples >= len(ids):
             return torch.arange(len(ids)), torch.from_numpy(keys)
         distinct = np.sort(np.unique(keys, return_index=True)[1])  # the first example of each class
-        count = min(count, len(distinct))
+        count = min(self.examples, len(distinct))
         by_age = distinct[np.argsort(looked_up.min(1)[distinct], kind="stable")[: (count + 1) // 2]]
         others = np.setdiff1d(distinct, by_age)
         in_turn = np.roll(others, -(self._count * count) % max(1, len(others)))[: count - len(by_age)]
@@ -92,7 +101,7 @@ class Mining:
 
     def settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON would."""
-        return {"hard_mass": self.hard_mass, "look_ups": self._count}
+        return {"hard_mass": self.hard_mass, "look_ups": self._count, "due": self._due}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the lists of those classes that have one."""
@@ -108,7 +117,8 @@ class Mining:
         self._lists[known, : lists.shape[1]] = lists
         self._looked_up[known] = tensors["looked_up"].numpy()
         mass = settings["hard_mass"]
-        self.hard_mass, self._count = None if mass is None else float(mass), int(settings["look_ups"])
+        self.hard_mass, self._due = None if mass is None else float(mass), float(settings["due"])
+        self._count = int(settings["look_ups"])
 
     def _make_room(self, classes: int) -> None:
         """Have a list for every class; those that were never written to take no memory."""
