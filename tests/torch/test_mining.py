@@ -46,7 +46,7 @@ def test_candidates_are_looked_up_as_often_as_hard_classes_are_worth() -> None:
     assert steps_that_look_up(some, 40) == 0
     for _ in range(20):
         some.note_hard_mass(WORTH_ALL / 2)
-    assert steps_that_look_up(some, 80) == 10
+    assert steps_that_look_up(some, 82) == 10
     for _ in range(20):
         some.note_hard_mass(0.9)
     assert steps_that_look_up(some, 40) == 10

@@ -35,7 +35,7 @@ class Mining:
         self._lists: npt.NDArray[np.uint32] = np.zeros((0, self.remembered), np.uint32)  # id + 1; 0: nothing yet
         self._looked_up: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # number of the look-up; 0: never
         self._count = 0  # of look-ups
-        self._due = 1.0  # when it reaches 1, it is time for the next
+        self._due = 0.0  # when it reaches 1, it is time for the next
 
     def __deepcopy__(self, memo: Any) -> "Mining":
         other = Mining(examples=self.examples, every=self.every, candidates=self.candidates, remembered=self.remembered)
