@@ -63,7 +63,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     shared: bool = True. All examples of a batch use the same classes, what any of them found: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
     mined_examples: int = 32. With shared=True, examples for which candidates are looked up at a time; 0: never any.
-    mined_every: int = 4. Steps from one time to the next; more while hard classes hold little probability, and at the
+    mined_every: int = 8. Steps from one time to the next; more while hard classes hold little probability, and at the
         start of training there is no such time.
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 4. How many of them its class keeps, for its next examples; 4 bytes each per class met.
@@ -102,7 +102,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         output: Output = "softmax",
         shared: bool = True,
         mined_examples: int = 32,
-        mined_every: int = 4,
+        mined_every: int = 8,
         mined_candidates: int = 16,
         remembered: int = 4,
         tail: int = 512,
