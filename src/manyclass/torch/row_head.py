@@ -40,6 +40,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         lr=0.1); schedulers take `head.row_optimizer`.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
+    label_smoothing, class_weight: as in CrossEntropyLoss, where the latter is called `weight`; for heads that offer it.
     device, dtype: of the parameters, as for nn.Linear.
     """
 
@@ -56,10 +57,15 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
+        super().__init__(
+            in_features, num_classes, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing,
+            class_weight=class_weight,
+        )  # fmt: skip
         if row_update not in get_args(RowUpdateMode):
             raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient', 'fused' or 'at_step'")
         if row_update != "gradient" and row_optimizer is None:
