@@ -70,6 +70,8 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
             self.num_classes = first + added
             self.sampler.add_classes(added)
             self._prior_of_added(added)
+            if self.class_weight is not None:
+                self.class_weight = torch.cat([self.class_weight, self.class_weight.new_ones(added)])
             if self.names is not None:
                 self.names.extend(new_names)
             self.index.append(self.weight, self.bias)
@@ -103,12 +105,17 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
         self.num_classes = len(kept)
         self.sampler.keep_classes(kept)
         self._prior_of_kept(kept)
+        if self.class_weight is not None:
+            self.class_weight = self.class_weight[kept]
         if self.names is not None:
             self.names = [self.names[old] for old in kept.tolist()]
         self._set_removed(RemovedClasses())
         self.index = self.index.unbuilt()
         self.mining.forget()
         return kept
+
+    def _removed_ids(self) -> Tensor | None:
+        return self.removed if len(self.removed) else None
 
     def _set_removed(self, removed: RemovedClasses) -> None:
         self.sampler.removed = self.index.removed = removed

@@ -34,7 +34,7 @@ from manyclass.torch.priors import PriorSetting
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import (
     RecentClasses,
     StepClasses,
@@ -86,6 +86,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. Of softmax, as in CrossEntropyLoss, where
+        the latter is called `weight`. What is spread over all classes is estimated with the tail. New classes weigh 1.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     Every positive always counts, once.
@@ -123,6 +125,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -130,14 +134,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
-            budget={"config": config, "index": True, "normalize": bool(normalize)},
+            ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing, class_weight=class_weight,
+            device=device, dtype=dtype, budget={"config": config, "index": True, "normalize": bool(normalize)},
         )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")
         if config is not None:
             config.check_features(in_features)
-        self.output = checked_output(output)
+        self.output = checked_output(output, label_smoothing, class_weight)
         if candidates is None:
             candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
@@ -361,17 +365,19 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
-            return all_classes.losses(*layer.plain(x), positives, logistic=logistic)
+            targets = self._targets(positives) if self._weighs_targets else None
+            return all_classes.losses(*layer.plain(x), positives, logistic=logistic, targets=targets)
         again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
         learning = self.training and torch.is_grad_enabled() and again is None
         exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
         classes = self._step_classes(x.detach(), positives, learning) if again is None else again
+        targets = self._targets(positives, classes.ids, classes.log_weights)
         if self.shared:
-            found = shared_losses(layer, x, classes, even_targets(positives, logistic), logistic=logistic)
+            found = shared_losses(layer, x, classes, targets, logistic=logistic)
             losses, pulled = found.losses, (classes.ids, found.pull)
         else:
             logits = layer.own_logits(x, classes.ids)
-            losses = own_losses(logits, classes, positives, logistic)
+            losses = own_losses(logits, classes, targets, logistic)
             pulled = classes.pulled(logits.detach(), positives)
         if learning:
             self._recent.keep(positives, classes)

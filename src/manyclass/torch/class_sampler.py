@@ -96,7 +96,7 @@ class ClassSampler:
         if self.distribution is not self._uniform:  # a draw of what is gone is no draw of another: it is dropped
             ids = ids[(ids >= 0) & ~self.removed.holds(ids)]
         classes, times = ids.unique(return_counts=True)
-        return Drawn(classes, times.double().log() - math.log(count) - self.log_probability(classes))
+        return Drawn(classes, times.double().log_() - math.log(count) - self.log_probability(classes))
 
     def all_or_drawn(self, count: int) -> Drawn:
         """Return `count` draws; or, where there are no more classes, each that can be drawn, for itself alone."""

@@ -26,6 +26,8 @@ class FullSoftmax(FromLinear, HeadWithPrior):
         HeadWithPrior.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. Of softmax, as in CrossEntropyLoss, where
+        the latter is called `weight`.
     device, dtype: of the parameters, as for nn.Linear.
     """
 
@@ -39,11 +41,16 @@ class FullSoftmax(FromLinear, HeadWithPrior):
         prior: PriorSetting = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
-        self.output = checked_output(output)
+        super().__init__(
+            in_features, num_classes, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing,
+            class_weight=class_weight,
+        )  # fmt: skip
+        self.output = checked_output(output, label_smoothing, class_weight)
         self._prepare_prior(prior, self.output, bias=bias)
         self.weight = nn.Parameter(torch.empty(num_classes, in_features, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(num_classes, device=device, dtype=dtype)) if bias else None
@@ -58,7 +65,9 @@ class FullSoftmax(FromLinear, HeadWithPrior):
         self._set_bias_start()
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
-        return all_classes.losses(input, self.weight, self.bias, positives, logistic=self.output == "logistic")
+        targets = self._targets(positives) if self._weighs_targets else None
+        logistic = self.output == "logistic"
+        return all_classes.losses(input, self.weight, self.bias, positives, logistic=logistic, targets=targets)
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         return all_classes.topk(input, self.weight, self.bias, k, logistic=self.output == "logistic")

@@ -21,7 +21,7 @@ from manyclass.torch.priors import HeadWithPrior, PriorSetting
 from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import sampled_classes
 
 
@@ -38,6 +38,8 @@ class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
     prior: where the bias starts: None (default), counts, or "counted", see HeadWithPrior.
     seed: int = 0. Of the draws.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. As in CrossEntropyLoss, where the latter
+        is called `weight`; what is spread over all classes is estimated with the sample.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
@@ -61,12 +63,15 @@ class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing, class_weight=class_weight,
+            device=device, dtype=dtype,
         )  # fmt: skip
         self.samples = check_count("samples", samples)
         in_batch = isinstance(sampler, str) and sampler == "in_batch"
@@ -92,11 +97,13 @@ class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
-            return all_classes.losses(input, self.weight, self.bias, positives)
+            targets = self._targets(positives) if self._weighs_targets else None
+            return all_classes.losses(input, self.weight, self.bias, positives, targets=targets)
         layer = ClassLayer(self.weight, self.bias, self._update)
         classes = sampled_classes(positives, self._negatives(positives))
         x = input.to(computed_in(self.weight.dtype))
-        return shared_losses(layer, x, classes, even_targets(positives)).losses
+        targets = self._targets(positives, classes.ids, classes.log_weights)
+        return shared_losses(layer, x, classes, targets).losses
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         return all_classes.topk(input, self.weight, self.bias, k)
