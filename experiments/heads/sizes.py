@@ -81,10 +81,10 @@ FULL = Sizes(
     tasks={
         "demo": TaskSizes(100_000, 20, 0.3, skewed=True, steps=400),
         "families": TaskSizes(100_000, 20, 0.3, skewed=True, steps=400),
-        "wordnet": TaskSizes(117_659, 25, 0.3, steps=400),
-        "han": TaskSizes(20_976, 30, 0.03, full=False),
+        "wordnet": TaskSizes(117_659, 25, 0.1, steps=400),
+        "han": TaskSizes(20_976, 45, 0.03, full=False),
         "places": TaskSizes(40_981, 25, 0.05, skewed=True, steps=400),
-        "articles": TaskSizes(264_308, 40, 0.05, batch=512, full=False, skewed=True),
+        "articles": TaskSizes(264_308, 40, 0.05, batch=512, tests=1000, full=False, skewed=True),
     },
     seeds=(0, 1, 2),
     serving=ServingSizes(100_000, 64, 4000, 256, 50, 5_000_000, 100),
@@ -98,14 +98,24 @@ QUICK = Sizes(
     tasks={
         "demo": TaskSizes(3000, 0.4, 0.3, tests=300, skewed=True, steps=30),
         "families": TaskSizes(3000, 0.4, 0.3, tests=300, skewed=True, steps=30),
-        "wordnet": TaskSizes(2000, 0.4, 0.3, tests=300, steps=30),
+        "wordnet": TaskSizes(2000, 0.4, 0.1, tests=300, steps=30),
         "han": TaskSizes(500, 0.4, 0.03, tests=300, full=False),
         "places": TaskSizes(2000, 0.4, 0.1, batch=64, tests=300, skewed=True, steps=30),
-        "articles": TaskSizes(2000, 0.4, 0.1, tests=300, full=False),
+        "articles": TaskSizes(2000, 0.4, 0.1, tests=300, full=False, skewed=True),
     },
     seeds=(0,),
     serving=ServingSizes(5_000, 32, 200, 32, 10, 20_000, 20),
 )
+
+
+def seconds_stage(task: str) -> str:
+    """Return the name of the stage in which heads learn a task for the same seconds."""
+    return f"seconds_{task}"
+
+
+def per_step_stage(task: str) -> str:
+    """Return the name of the stage in which a task is learned step by step beside full softmax."""
+    return f"per_step_{task}"
 
 
 def minutes_of(sizes: TaskSizes, seeds: int, heads: int) -> float:

@@ -6,13 +6,13 @@ from experiments.datasets import wordnet
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.heads.documents import texts
 from experiments.heads.page import make_page
-from experiments.heads.sizes import minutes_of, sizes_of
+from experiments.heads.sizes import minutes_of, per_step_stage, seconds_stage, sizes_of
 
 
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import learning, same_seconds, serving, steps, tail
+    from experiments.heads import learning, per_step, same_seconds, serving, steps, tail
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)
@@ -23,11 +23,18 @@ def stages(options: Options) -> list[Stage]:
     def learn(stage: str, runs: list[learning.LearningRun]) -> Callable[[Run], None]:
         return lambda run: learning.run_learning(run, stage, sizes.learning, runs)
 
-    def seconds_stage(task: str) -> Stage:
+    def in_the_same_seconds(task: str) -> Stage:
         size = sizes.tasks[task]
         minutes = minutes_of(size, len(sizes.seeds), len(runs_on(heads, full=size.full, skewed=size.skewed)))
-        return Stage(same_seconds.stage_of(task), f"score after the same seconds, task {task}", minutes,
+        return Stage(seconds_stage(task), f"score after the same seconds, task {task}", minutes,
                      lambda run: same_seconds.run_same_seconds(run, task, size, sizes.seeds, heads))  # fmt: skip
+
+    def step_by_step(task: str) -> Stage:
+        size = sizes.tasks[task]
+        products = 6e-11 * size.classes * size.batch * 128 * size.steps  # seconds of full softmax, about
+        return Stage(per_step_stage(task), f"score after as many steps as full softmax, task {task}",
+                     len(sizes.seeds) * (products + 10) / 60,
+                     lambda run: per_step.run_per_step(run, task, size, sizes.seeds, heads))  # fmt: skip
 
     return [
         options.stage("steps", "time of a step against classes (16 GB of memory)", 8, 0.15,
@@ -42,7 +49,8 @@ def stages(options: Options) -> list[Stage]:
               learn("refresh", learning.refresh_runs(sizes.learning))),
         options.stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
-        *(seconds_stage(task) for task in sizes.tasks),
+        *(in_the_same_seconds(task) for task in sizes.tasks),
+        *(step_by_step(task) for task, size in sizes.tasks.items() if size.steps),
         options.stage("serving", "a head that is served: queries, threads, changed classes (8 GB)", 2, 0.1,
               lambda run: serving.run_serving(run, sizes.serving, heads)),
     ]  # fmt: skip
