@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from experiments.datasets import wordnet
+from experiments.datasets import gowalla, han_layer, wikipedia, wordnet
+from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.heads.documents import texts
 from experiments.heads.page import make_page
@@ -56,6 +57,16 @@ def stages(options: Options) -> list[Stage]:
     ]  # fmt: skip
 
 
+def needs() -> list[Need]:
+    """Return the data that its tasks want."""
+    return [need for data in (wordnet, han_layer, gowalla, wikipedia) for need in data.needs()]
+
+
 EXPERIMENT = Experiment(
-    "heads", "Output layers in training: steps, curves, biases", stages, make_page, wordnet.needs, texts
+    "heads",
+    "Output layers in training: six tasks per second and per step, step times, biases",
+    stages,
+    make_page,
+    needs,
+    texts,
 )

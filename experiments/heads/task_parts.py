@@ -141,8 +141,19 @@ def _seconds(value: float | None) -> str:
 def _behind(runs: Runs) -> str:
     """Return to whom ours is behind, and where."""
     found = {head: behind_at(runs[OURS], other) for head, other in runs.items() if head != OURS}
-    told = [f"{LOOKS[head][2]} at {', '.join(map(str, places))}" for head, places in found.items() if places]
+    told = [f"{LOOKS[head][2]} at {spans(places)}" for head, places in found.items() if places]
     return "; ".join(told) or ABSENT
+
+
+def spans(places: list[int]) -> str:
+    """Return ascending numbers with neighbours joined: 1–3, 7."""
+    groups: list[list[int]] = []
+    for place in places:
+        if groups and groups[-1][-1] == place - 1:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    return ", ".join(f"{group[0]}–{group[-1]}" if len(group) > 1 else f"{group[0]}" for group in groups)
 
 
 def per_step_table(records: Records, tasks: list[str]) -> Table:
