@@ -26,13 +26,14 @@ def stages(options: Options) -> list[Stage]:
 
     def in_the_same_seconds(task: str) -> Stage:
         size = sizes.tasks[task]
-        minutes = minutes_of(size, len(sizes.seeds), len(runs_on(heads, full=size.full, skewed=size.skewed)))
+        compared = runs_on(heads, full=size.full, skewed=size.skewed)
+        minutes = minutes_of(size, len(sizes.seeds), len(compared), options.quick)
         return Stage(seconds_stage(task), f"score after the same seconds, task {task}", minutes,
                      lambda run: same_seconds.run_same_seconds(run, task, size, sizes.seeds, heads))  # fmt: skip
 
     def step_by_step(task: str) -> Stage:
         size = sizes.tasks[task]
-        products = 6e-11 * size.classes * size.batch * 128 * size.steps  # seconds of full softmax, about
+        products = 1.4e-10 * size.classes * size.batch * 128 * size.steps  # seconds of full softmax, about
         return Stage(per_step_stage(task), f"score after as many steps as full softmax, task {task}",
                      len(sizes.seeds) * (products + 10) / 60,
                      lambda run: per_step.run_per_step(run, task, size, sizes.seeds, heads))  # fmt: skip

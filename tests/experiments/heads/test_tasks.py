@@ -10,6 +10,7 @@ from torch import Tensor
 
 import manyclass.torch as mct
 from experiments.datasets.gowalla import Visits
+from experiments.datasets.kept_features import Features
 from experiments.heads.sizes import FULL, QUICK
 from experiments.heads.tasks import Task, Where, open_task
 from experiments.heads.tasks.articles import COMMON, WINDOW, ArticlesTask
@@ -17,7 +18,6 @@ from experiments.heads.tasks.curve import Budget, Learner, learn
 from experiments.heads.tasks.han import HanTask, han
 from experiments.heads.tasks.places import PlacesTask
 from experiments.heads.tasks.points import family_centres
-from experiments.imagenet21k.features import Features
 
 NAMES = tuple(FULL.tasks)
 
