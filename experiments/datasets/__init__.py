@@ -1,1 +1,1 @@
-"""Data sets that experiments share: WordNet's glosses, rows made from a seed, and a layer like a trained one."""
+"""Data sets that experiments share: glosses, articles, visits, layers of trained networks, rows made from a seed."""

@@ -38,4 +38,8 @@ def han_layer(folder: Path | None = None) -> Problem:
 def needs() -> list[Need]:
     """Return where the layer is looked for, for `python -m experiments doctor`."""
     found = str(USUAL) if (USUAL / "cache" / "layer").is_dir() else None
-    return [Need("the trained Han layer", found, "stages of the index on it; not for --quick", MAKE, optional=True)]
+    return [
+        Need(
+            "the trained Han layer", found, "stages of `index` and `heads` on it; not for --quick", MAKE, optional=True
+        )
+    ]

@@ -6,19 +6,18 @@ paragraphs of a text; the label is the token that follows there. They have a mea
 directions carry most of their variance: they do not resemble rows.
 """
 
-import gzip
 import importlib.util
-import lzma
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.datasets.cache import Arrays, cached_arrays
 from experiments.datasets.missing import MissingDataError
+from experiments.datasets.opened_text import opened_text
 from experiments.frame.needs import Need, package
 from experiments.peers.problem import Problem
 
@@ -69,17 +68,11 @@ def _computed(show: Show, text: Path, seed: int = 0) -> Arrays:
 
 def paragraphs(text: Path) -> list[str]:
     """Return the beginnings of all long lines of a text; lines that begin with = are titles."""
-    with _opened(text) as lines:
+    with opened_text(text) as lines:
         found = [line[:PARAGRAPH] for line in lines if len(line) > PARAGRAPH and not line.startswith("=")]
     if len(found) < PARAGRAPHS:
         raise MissingDataError(f"{text} has {len(found)} long paragraphs", GET_TEXT)
     return found
-
-
-def _opened(text: Path) -> TextIO:
-    opened = {".xz": lzma.open, ".gz": gzip.open}.get(text.suffix, open)
-    file: TextIO = opened(text, "rt", encoding="utf-8")  # type: ignore[operator]
-    return file
 
 
 def token_windows(tokenizer: Any, found: list[str], random: np.random.Generator) -> Tokens:

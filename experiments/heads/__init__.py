@@ -1,9 +1,10 @@
 """The output layers in training: time of a step, what they learn per step and per second, and what approximates.
 
-sizes.py, contestants.py and stages.py say what is measured; steps.py (times), learning.py (accuracy against steps),
-same_seconds.py (accuracy against seconds), many_labels.py (precision against seconds), tail.py (bias of the tail) and
-serving.py (queries, changed classes) measure it; tables.py, many_labels_table.py, figures.py, page.py and documents.py
-tell.
+sizes.py, contestants.py and stages.py say what is measured, tasks/ holds what is learned. same_seconds.py and
+per_step.py (the tasks, against seconds and against steps), steps.py (times of a step), learning.py (few classes, other
+trunks and refreshes), bfloat16.py (rows of 16 bits), many_labels.py (precision against seconds), tail.py (bias of the
+tail) and serving.py (queries, changed classes) measure it. verdicts.py says what the tasks show; tables.py, figures.py,
+task_parts.py, many_labels_table.py, page.py and documents.py tell.
 """
 
 from experiments.heads.stages import EXPERIMENT

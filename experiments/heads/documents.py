@@ -6,10 +6,12 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, times, whole
-from experiments.heads import tables
+from experiments.heads import tables, task_parts
 from experiments.heads.bfloat16 import rounding_block
 from experiments.heads.many_labels_table import many_labels_block
-from experiments.heads.page import paper_classes
+from experiments.heads.page import PER_STEP, TASKS, paper_classes
+from experiments.heads.sizes import per_step_stage, seconds_stage
+from experiments.heads.verdicts import OURS, runs_by_head, verdicts
 
 RESULTS = "experiments/results/heads"
 PAGE = f"[page]({RESULTS}/report.html)"
@@ -24,7 +26,8 @@ def texts(records: Records) -> dict[str, str]:
         "heads_tail": tail_block(records),
         "heads_refresh": refresh_block(records),
         "heads_momentum": momentum_block(records),
-        "heads_demo": demo_block(records),
+        "heads_seconds": seconds_block(records),
+        "heads_per_step": per_step_block(records),
         "heads_demo_sentence": demo_sentence(records),
         "heads_steps": steps_block(records),
         "heads_step_sentence": step_sentence(records),
@@ -108,26 +111,37 @@ def momentum_block(records: Records) -> str:
     )
 
 
-def demo_block(records: Records) -> str:
-    """Return curves and table of what is learned in the same seconds."""
-    some = last(records, "demo")
+def seconds_block(records: Records) -> str:
+    """Return what all tasks say together, and the curves of each that is measured."""
+    measured = [task for task in TASKS if records.done(stage=seconds_stage(task), kind="result")]
+    if not measured:
+        return "Not measured yet: stages `seconds_…` of the experiment `heads`."
+    curves = [figure(seconds_stage(task), f"Score against seconds, {task_parts.TITLES[task]}") for task in measured]
     return block(
-        figure("demo", "Accuracy against seconds and against steps"),
-        f"{whole(some['classes'])} classes, {some['budget']:.0f} seconds of training each, {whole(some['tests'])} test "
-        f"examples; {machine_in_words(records)}, {PAGE}.",
-        as_markdown(tables.demo_table(records)),
+        as_markdown(task_parts.verdict_table(verdicts(records, TASKS, PER_STEP))),
+        as_markdown(task_parts.summary_table(records, TASKS)),
+        f"{machine_in_words(records)}, one run at a time; tables at every tenth of the time are on the {PAGE}.",
+        *curves,
     )
 
 
+def per_step_block(records: Records) -> str:
+    """Return what is learned in as many steps as full softmax."""
+    if not any(records.done(stage=per_step_stage(task), kind="result") for task in PER_STEP):
+        return "Not measured yet: stages `per_step_…` of the experiment `heads`."
+    return block(as_markdown(task_parts.per_step_table(records, PER_STEP)), f"{one_thread(records)}, {PAGE}.")
+
+
 def demo_sentence(records: Records) -> str:
-    """Return how sampled softmax compares per second, and per step."""
-    runs = tables.demo_runs(records)
-    ends = {head: mean(run["curve"][-1][2] for run in found) for head, found in runs.items()}
-    steps = {head: mean(run["steps"] for run in found) for head, found in runs.items()}
+    """Return how the candidate head and the best other one end on the demo's task."""
+    runs = runs_by_head(records, seconds_stage("demo"))
+    if OURS not in runs or len(runs) < 2:
+        return "the comparison per second is not measured yet"
+    ends = {head: mean(run["score"] for run in found) for head, found in runs.items()}
+    best = max((head for head in ends if head != OURS), key=ends.__getitem__)
     return (
-        f"sampled softmax learns as much per second ({percent(ends['sampled'])} against {percent(ends['candidate'])} "
-        f"after the same seconds): it makes {times(steps['sampled'] / steps['candidate'])} as many steps, and needs "
-        "them"
+        f"candidate softmax ends at {percent(ends[OURS])} and the best other head ({tables.NAMES[best]}) at "
+        f"{percent(ends[best])} after the same seconds"
     )
 
 

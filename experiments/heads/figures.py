@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
 from typing import Any
 
 from experiments.frame.drawing import (
@@ -18,14 +17,17 @@ from experiments.frame.drawing import (
 from experiments.frame.page import Figure
 from experiments.frame.records import Records
 from experiments.heads.sizes import TOUCHED_FIRST
-from experiments.heads.tables import demo_runs, learning_groups, mean_curve, newest
+from experiments.heads.tables import learning_groups, mean_curve, newest
 
 LOOKS = {  # colour and width of a head in every figure, and its name beside its line
     "candidate": ("#d1361f", 3.0, "candidate (ours)"),
     "own candidates": ("#8a2be2", 1.8, "own candidates"),
     "wta": ("#e89a2c", 1.8, "the paper's rule"),
     "hierarchical": ("#2c7fb8", 1.8, "hierarchical"),
-    "sampled": ("#2a9d4a", 1.8, "sampled"),
+    "sampled": ("#2a9d4a", 1.8, "sampled, 512"),
+    "sampled 2048": ("#14602b", 1.8, "sampled, 2,048"),
+    "sampled by frequency": ("#1bb5b5", 1.8, "by frequency, 512"),
+    "sampled 2048 by frequency": ("#0b6a78", 1.8, "by frequency, 2,048"),
     "full": ("#5b6670", 1.8, "full softmax"),
 }
 
@@ -139,33 +141,4 @@ def draw_tail(records: Records, folder: Path) -> Figure:
         "tail", save(figure, folder, "tail"),
         "Left: bias of loss and gradient. Right: mean of the draws, ± 2 standard errors.",
         "Bias against the number of samples of the tail",
-    )  # fmt: skip
-
-
-def draw_demo(records: Records, folder: Path) -> Figure:
-    """Draw accuracy against seconds and against steps, mean of the seeds, band from least to most."""
-    figure, axes = canvas(2, width=12, height=4.8, sharey=True)
-    for axis, place in zip(axes, (1, 0), strict=True):
-        lines = []
-        for head, runs in demo_runs(records).items():
-            points = list(zip(*(run["curve"] for run in runs), strict=False))  # an evaluation of each seed
-            x = [mean(point[place] for point in group) for group in points]
-            shares = [[point[2] for point in group] for group in points]
-            lines.append(line_of(head, x, [mean(values) for values in shares]))
-            low, high = [min(values) for values in shares], [max(values) for values in shares]
-            axis.fill_between(x, low, high, color=LOOKS[head][0], alpha=0.15)
-        settings = (
-            {"xlim": (0, None), "xlabel": "seconds of training"} if place else {"xscale": "log", "xlabel": "steps"}
-        )
-        draw_lines(axis, lines, **settings)
-    first, last = axes[1].get_xlim()
-    decades = [10**power for power in range(9) if first <= 10**power <= last]
-    axes[1].set_xticks(decades, [f"{decade:,}" for decade in decades])
-    axes[0].set(ylim=(0, None), ylabel="accuracy on new examples")
-    in_percent(axes[0].yaxis)
-    return Figure(
-        "demo", save(figure, folder, "demo"),
-        "The same seconds of training each, against seconds and against steps. Lines are means of the seeds, bands run "
-        "from least to most.",
-        "Accuracy against seconds and against steps",
     )  # fmt: skip

@@ -1,16 +1,21 @@
 """The page of the experiment: every table and figure, from the records alone."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
 from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
-from experiments.heads import figures, tables
+from experiments.heads import figures, tables, task_parts
 from experiments.heads.many_labels_table import many_labels_table
+from experiments.heads.sizes import FULL, per_step_stage, seconds_stage
+from experiments.heads.verdicts import verdicts
 
 Parts = list[Table | Figure | Text]
+TASKS = list(FULL.tasks)
+PER_STEP = [task for task, size in FULL.tasks.items() if size.steps]
 LEAD = (
     "Output layers that compute few of many classes in a training step, beside full softmax: how long a step takes, "
     "what is learned in as many steps and in as many seconds, and how far the approximations are off."
@@ -25,16 +30,17 @@ def make_page(records: Records, folder: Path) -> Page:
         short = title.partition(":")[0]
         missing = records.last(stage=stage, kind="missing")
         if missing:
-            text += f"\n\nSomething was left out: {missing['reason']}; `{missing['install']}`."
+            text += f"\n\nLeft out: {missing['reason']}; `{missing['install']}`."
         if not records.done(stage=stage, kind="result"):
             return Section(title, f"{text}\n\nNot run yet: stage `{stage}`.", short=short)
         return Section(title, text, parts(), short)
 
     sections = [
-        section("learning", "Step by step: what a head learns", LEARNING,
+        section("learning", "Step by step: what a head learns of few classes", LEARNING,
                 lambda: [figures.draw_learning(records, folder), tables.learning_table(records)]),
-        section("demo", "Second by second: what a head learns", SECONDS,
-                lambda: [figures.draw_demo(records, folder), tables.demo_table(records)]),
+        verdict_section(records),
+        *(section(seconds_stage(task), task_parts.TITLES[task], task_parts.TEXTS[task],
+                  partial(task_part, records, task, folder)) for task in TASKS),
         section("steps", "Step times: a head alone", STEPS,
                 lambda: [figures.draw_steps(records, folder), tables.steps_table(records),
                          tables.parts_table(records, "steps", tables.middle_size(records))]),
@@ -56,6 +62,25 @@ def make_page(records: Records, folder: Path) -> Page:
     return Page("Output layers in training", lead, facts(records), sections)
 
 
+def verdict_section(records: Records) -> Section:
+    """Return what the runs on all tasks say together."""
+    title, short = "Second by second: what a head learns", "Verdicts"
+    stages = [*map(seconds_stage, TASKS), *map(per_step_stage, PER_STEP)]
+    if not any(records.done(stage=stage, kind="result") for stage in stages):
+        return Section(title, f"{SECONDS}\n\nNot run yet: stages `{'`, `'.join(stages)}`.", short=short)
+    found = verdicts(records, TASKS, PER_STEP)
+    parts = [task_parts.verdict_table(found), task_parts.summary_table(records, TASKS),
+             task_parts.per_step_table(records, PER_STEP)]  # fmt: skip
+    return Section(title, SECONDS, parts, short)
+
+
+def task_part(records: Records, task: str, folder: Path) -> Parts:
+    """Return figure and tables of a task."""
+    end = task_parts.end_table(records, task)
+    shown: Parts = [task_parts.draw_seconds(records, task, folder), task_parts.tenths_table(records, task)]
+    return [*shown, end] if end else shown
+
+
 LEARNING = (
     "Every head sees the same batches in the same order. Of the task “random points” every class is a random point; of "
     "“wordnet”, the embedding of a gloss. An example is its point with half of the features missing, and noise. The "
@@ -63,8 +88,13 @@ LEARNING = (
     "exponentially to a tenth. Every run has one thread."
 )
 SECONDS = (
-    "The task of the demo: classes as unequal as words. Evaluations cost none of the seconds. The tree of the "
-    "hierarchical softmax is built from the true frequencies, its best case."
+    "Every head learns each of six tasks for the same seconds, with the same data and optimizer. It first tries three "
+    "learning rates, each for half of the seconds with one seed, judged by a validation part; the best then runs with "
+    "every seed. Judging costs none of the seconds, and goes by the exact best class. The tree of the hierarchical "
+    "softmax and the samplers by frequency are given the true frequencies, their best case. The candidate head has its "
+    "default settings on all tasks. Full softmax is left out where its step takes more than a second.\n\n"
+    "Step by step, full softmax and the candidate head see the same batches with the same learning rate, which falls "
+    "exponentially to a tenth."
 )
 STEPS = (
     "Forward, backward, update, and re-hashing at most 1000 classes, of the head alone; the median of twelve steps, "

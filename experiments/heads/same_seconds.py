@@ -14,7 +14,7 @@ from experiments.datasets.missing import MissingDataError
 from experiments.frame.stages import Run
 from experiments.heads.apart import run_apart
 from experiments.heads.contestants import runs_on
-from experiments.heads.sizes import RATE_FACTORS, TaskSizes
+from experiments.heads.sizes import RATE_FACTORS, TaskSizes, seconds_stage
 from experiments.heads.tasks import Where, open_task
 from experiments.heads.tasks.curve import POINTS, Budget, learn
 
@@ -35,21 +35,13 @@ class SecondsRun:
         return {"stage": stage, "kind": kind, "head": self.head, "rate": self.rate, "seed": self.seed, **common}
 
 
-def stage_of(task: str) -> str:
-    """Return the name of a task's stage."""
-    return f"seconds_{task}"
-
-
 def run_same_seconds(run: Run, task: str, sizes: TaskSizes, seeds: Sequence[int], heads: Iterable[str]) -> None:
     """Write the records of a task that are lacking: first the rates that are tried, then the runs."""
-    stage, where = stage_of(task), Where(run.options.quick, run.options.data)
+    stage, where = seconds_stage(task), Where(run.options.quick, run.options.data)
     try:
         open_task(task, sizes, where, seeds[0])  # into the cache, or missing, before a process needs it
     except MissingDataError as missing:
-        run.console.print(f"  left out: {missing}", highlight=False, markup=False)
-        record = {"stage": stage, "kind": "missing", "reason": missing.reason, "install": missing.install}
-        if not run.records.done(**record):
-            run.records.write(**record)
+        tell_missing(run, stage, missing)
         return
     compared = runs_on(heads, full=sizes.full, skewed=sizes.skewed)
     tried = [SecondsRun(head, rate, seeds[0], True) for head in compared for rate in rates(sizes)]
@@ -57,6 +49,14 @@ def run_same_seconds(run: Run, task: str, sizes: TaskSizes, seeds: Sequence[int]
     best = {head: best_rate(run, stage, sizes, [plan for plan in tried if plan.head == head]) for head in compared}
     chosen = [SecondsRun(head, best[head], seed, False) for head in compared for seed in seeds]
     _run_all(run, task, sizes, chosen)
+
+
+def tell_missing(run: Run, stage: str, missing: MissingDataError) -> None:
+    """Say that a task is left out, and record why."""
+    run.console.print(f"  left out: {missing}", highlight=False, markup=False)
+    record = {"stage": stage, "kind": "missing", "reason": missing.reason, "install": missing.install}
+    if not run.records.done(**record):
+        run.records.write(**record)
 
 
 def rates(sizes: TaskSizes) -> list[float]:
@@ -71,7 +71,7 @@ def best_rate(run: Run, stage: str, sizes: TaskSizes, tried: list[SecondsRun]) -
 
 
 def _run_all(run: Run, task: str, sizes: TaskSizes, runs: list[SecondsRun]) -> None:
-    stage = stage_of(task)
+    stage = seconds_stage(task)
     left = [plan for plan in runs if not run.records.done(**plan.key(stage, sizes))]
     where = Where(run.options.quick, run.options.data)
     with run.progress(len(left), "runs") as show:

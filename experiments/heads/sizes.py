@@ -79,12 +79,12 @@ FULL = Sizes(
     samples=(8, 16, 32, 64, 128, 256, 512, 1024, 2048),
     draws=500,
     tasks={
-        "demo": TaskSizes(100_000, 20, 0.3, skewed=True, steps=400),
-        "families": TaskSizes(100_000, 20, 0.3, skewed=True, steps=400),
-        "wordnet": TaskSizes(117_659, 25, 0.3, steps=400),
-        "han": TaskSizes(20_976, 30, 0.03, full=False),
-        "places": TaskSizes(40_981, 25, 0.05, skewed=True, steps=400),
-        "articles": TaskSizes(264_308, 40, 0.05, batch=512, full=False, skewed=True),
+        "demo": TaskSizes(100_000, 20, 0.3, skewed=True, steps=300),
+        "families": TaskSizes(100_000, 20, 0.3, skewed=True, steps=300),
+        "wordnet": TaskSizes(117_659, 25, 0.1, steps=300),
+        "han": TaskSizes(20_976, 40, 0.03, full=False),
+        "places": TaskSizes(40_981, 20, 0.05, skewed=True, steps=400),
+        "articles": TaskSizes(264_308, 35, 0.05, batch=512, tests=1000, full=False, skewed=True),
     },
     seeds=(0, 1, 2),
     serving=ServingSizes(100_000, 64, 4000, 256, 50, 5_000_000, 100),
@@ -96,23 +96,34 @@ QUICK = Sizes(
     samples=(8, 32, 128),
     draws=50,
     tasks={
-        "demo": TaskSizes(3000, 0.4, 0.3, tests=300, skewed=True, steps=30),
-        "families": TaskSizes(3000, 0.4, 0.3, tests=300, skewed=True, steps=30),
-        "wordnet": TaskSizes(2000, 0.4, 0.3, tests=300, steps=30),
-        "han": TaskSizes(500, 0.4, 0.03, tests=300, full=False),
-        "places": TaskSizes(2000, 0.4, 0.1, batch=64, tests=300, skewed=True, steps=30),
-        "articles": TaskSizes(2000, 0.4, 0.1, tests=300, full=False),
+        "demo": TaskSizes(3000, 0.2, 0.3, tests=200, skewed=True, steps=30),
+        "families": TaskSizes(3000, 0.2, 0.3, tests=200, skewed=True, steps=30),
+        "wordnet": TaskSizes(2000, 0.2, 0.1, tests=200, steps=30),
+        "han": TaskSizes(500, 0.2, 0.03, tests=200, full=False),
+        "places": TaskSizes(2000, 0.2, 0.1, batch=64, tests=200, skewed=True, steps=30),
+        "articles": TaskSizes(2000, 0.2, 0.1, tests=200, full=False, skewed=True),
     },
     seeds=(0,),
     serving=ServingSizes(5_000, 32, 200, 32, 10, 20_000, 20),
 )
 
 
-def minutes_of(sizes: TaskSizes, seeds: int, heads: int) -> float:
+def seconds_stage(task: str) -> str:
+    """Return the name of the stage in which heads learn a task for the same seconds."""
+    return f"seconds_{task}"
+
+
+def per_step_stage(task: str) -> str:
+    """Return the name of the stage in which a task is learned step by step beside full softmax."""
+    return f"per_step_{task}"
+
+
+def minutes_of(sizes: TaskSizes, seeds: int, heads: int, quick: bool) -> float:
     """Return about how long so many heads take on a task: training, and for each run its start and its judging."""
     tried = len(RATE_FACTORS)
     training = sizes.seconds * (tried / 2 + seeds)
-    start, judging = 5, 4e-9 * sizes.tests * sizes.classes  # seconds: of a process, and of one point of a curve
+    start = 0.1 if quick else 5.0  # seconds; a quick run starts no process for it
+    judging = 4e-9 * sizes.tests * sizes.classes  # of one point of a curve
     return heads * (training + start * (tried + seeds) + judging * (tried + 10 * seeds)) / 60
 
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable
 
-from experiments.datasets import pubmed_mesh, wordnet
+from experiments.datasets import gowalla, han_layer, pubmed_mesh, wikipedia, wordnet
+from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.heads.documents import texts
 from experiments.heads.page import make_page
-from experiments.heads.sizes import minutes_of, sizes_of
+from experiments.heads.sizes import minutes_of, per_step_stage, seconds_stage, sizes_of
 
 
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import bfloat16, learning, many_labels, same_seconds, serving, steps, tail
+    from experiments.heads import bfloat16, learning, many_labels, per_step, same_seconds, serving, steps, tail
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)
@@ -23,11 +24,19 @@ def stages(options: Options) -> list[Stage]:
     def learn(stage: str, runs: list[learning.LearningRun]) -> Callable[[Run], None]:
         return lambda run: learning.run_learning(run, stage, sizes.learning, runs)
 
-    def seconds_stage(task: str) -> Stage:
+    def in_the_same_seconds(task: str) -> Stage:
         size = sizes.tasks[task]
-        minutes = minutes_of(size, len(sizes.seeds), len(runs_on(heads, full=size.full, skewed=size.skewed)))
-        return Stage(same_seconds.stage_of(task), f"score after the same seconds, task {task}", minutes,
+        compared = runs_on(heads, full=size.full, skewed=size.skewed)
+        minutes = minutes_of(size, len(sizes.seeds), len(compared), options.quick)
+        return Stage(seconds_stage(task), f"score after the same seconds, task {task}", minutes,
                      lambda run: same_seconds.run_same_seconds(run, task, size, sizes.seeds, heads))  # fmt: skip
+
+    def step_by_step(task: str) -> Stage:
+        size = sizes.tasks[task]
+        products = 1.4e-10 * size.classes * size.batch * 128 * size.steps  # seconds of full softmax, about
+        return Stage(per_step_stage(task), f"score after as many steps as full softmax, task {task}",
+                     len(sizes.seeds) * (products + 10) / 60,
+                     lambda run: per_step.run_per_step(run, task, size, sizes.seeds, heads))  # fmt: skip
 
     return [
         options.stage("steps", "time of a step against classes (16 GB of memory)", 8, 0.15,
@@ -44,7 +53,8 @@ def stages(options: Options) -> list[Stage]:
               lambda run: bfloat16.run_bfloat16(run, sizes.learning)),
         options.stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
-        *(seconds_stage(task) for task in sizes.tasks),
+        *(in_the_same_seconds(task) for task in sizes.tasks),
+        *(step_by_step(task) for task, size in sizes.tasks.items() if size.steps),
         options.stage("serving", "a head that is served: queries, threads, changed classes (8 GB)", 2, 0.1,
               lambda run: serving.run_serving(run, sizes.serving, heads)),
         options.stage("many_labels", "precision after the same seconds, by the start of the biases", 25, 0.3,
@@ -52,11 +62,16 @@ def stages(options: Options) -> list[Stage]:
     ]  # fmt: skip
 
 
+def needs() -> list[Need]:
+    """Return the data that its tasks want."""
+    return [need for data in (wordnet, han_layer, gowalla, wikipedia, pubmed_mesh) for need in data.needs()]
+
+
 EXPERIMENT = Experiment(
     "heads",
-    "Output layers in training: steps, curves, biases",
+    "Output layers in training: six tasks per second and per step, step times, biases",
     stages,
     make_page,
-    lambda: [*wordnet.needs(), *pubmed_mesh.needs()],
+    needs,
     texts,
 )

@@ -7,14 +7,16 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 
 Curve = list[tuple[float, float]]
-STAGES = ("steps", "paper_setting", "learning", "momentum", "refresh", "tail", "demo", "serving")
 NAMES = {
     "full": "full softmax",
     "candidate": "candidate softmax (manyclass)",
     "own candidates": "candidate softmax, own candidates",
     "wta": "WTA softmax (the paper's layer)",
     "hierarchical": "hierarchical softmax",
-    "sampled": "sampled softmax",
+    "sampled": "sampled softmax, 512",
+    "sampled 2048": "sampled softmax, 2,048",
+    "sampled by frequency": "sampled by frequency, 512",
+    "sampled 2048 by frequency": "sampled by frequency, 2,048",
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
@@ -178,26 +180,6 @@ def tail_table(records: Records) -> Table:
     columns = ["samples", "estimated normaliser / exact", "bias of the loss", "spread of one draw",
                "bias of the gradient"]  # fmt: skip
     return Table(columns, rows, "Means over the draws, against all classes.", "r" * 5)
-
-
-def demo_runs(records: Records) -> dict[str, list[Record]]:
-    """Return the runs of every head, one per seed."""
-    heads: dict[str, list[Record]] = {}
-    for found in newest(records, "demo", "head", "seed").values():
-        heads.setdefault(found["head"], []).append(found)
-    return heads
-
-
-def demo_table(records: Records) -> Table:
-    """Return accuracy, steps and milliseconds per step after the same seconds."""
-    rows = []
-    for head, runs in demo_runs(records).items():
-        ends = [run["curve"][-1][2] for run in runs]
-        steps, seconds = mean(run["steps"] for run in runs), mean(run["seconds"] for run in runs)
-        cells = [whole(steps), number(1000 * seconds / steps), percent(mean(ends)), least_to_most(ends)]
-        rows.append([NAMES[head], runs[0]["pipeline"] or ABSENT, *cells])
-    columns = ["head", "retrieval", "steps", "ms per step", "accuracy", of_seeds(records, "demo")]
-    return Table(columns, rows, "After the same seconds of training each.", "ll" + "r" * 4)
 
 
 def serving_table(records: Records) -> Table:

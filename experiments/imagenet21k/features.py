@@ -3,15 +3,15 @@ those of a class lie apart, and the exact layer that is trained on them."""
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from experiments.datasets.kept_features import Features, read_features
 from experiments.frame.stages import Run
 from experiments.frame.whole_folder import whole_folder
 from experiments.imagenet21k.data import CHUNK, TEST_SEED, Images, Numbers, held_out, pictures
@@ -28,40 +28,6 @@ BINS = 40
 VARIANCE_EXAMPLES = 60_000  # a gigabyte in memory; of the full run about a quarter of the classes
 
 
-@dataclass(frozen=True)
-class Features:
-    """Inputs of the output layer for training and for testing, with their classes.
-
-    mean and scale are those by which the network standardizes its features before the output layer.
-    """
-
-    train: Halves  # (examples, features)
-    train_labels: Numbers
-    test: Halves
-    test_labels: Numbers
-    mean: Floats  # (features,)
-    scale: Floats
-
-    def standardized(self, features: Halves) -> Tensor:
-        """Return features as an output layer is trained on them, float32."""
-        return torch.from_numpy((np.asarray(features, np.float32) - self.mean) * self.scale)
-
-    def examples(self, split: Literal["train", "test"], numbers: Numbers) -> tuple[Tensor, Tensor]:
-        """Return standardized features and classes of some examples."""
-        kept, labels = getattr(self, split), getattr(self, f"{split}_labels")
-        return self.standardized(kept[numbers]), torch.from_numpy(labels[numbers].astype(np.int64))
-
-    def tests(self, count: int) -> list[tuple[Tensor, Tensor]]:
-        """Return held-out examples in batches, `count` in all."""
-        numbers = np.arange(min(count, len(self.test)))
-        return [self.examples("test", numbers[start : start + CHUNK]) for start in range(0, len(numbers), CHUNK)]
-
-    def folded(self, rows: Floats, bias: Floats) -> tuple[Floats, Floats]:
-        """Return the rows and the bias that give on features as they are what the given ones give on standardized."""
-        scaled: Floats = rows * self.scale
-        return scaled, (bias - scaled @ self.mean).astype(np.float32)
-
-
 class FeatureBatches:
     """Step → (features, classes), every training example once per epoch, in the same random order every time."""
 
@@ -76,13 +42,11 @@ class FeatureBatches:
 
 def open_features(run: Run) -> Features:
     """Return the kept features."""
-    folder = run.cache / "features"
-    names = ("train", "train_labels", "test", "test_labels", "mean", "scale")
     try:
-        return Features(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in names))
+        return read_features(run.cache / "features")
     except (OSError, ValueError, EOFError) as problem:
         raise CorruptFileError(
-            f"{folder} cannot be read ({problem}); remove {run.out} and run the experiment again"
+            f"{run.cache / 'features'} cannot be read ({problem}); remove {run.out} and run the experiment again"
         ) from problem
 
 

@@ -17,10 +17,11 @@ import torch
 from torch import Tensor, nn
 
 import manyclass.torch as mct
+from experiments.datasets.kept_features import Features
 from experiments.frame.records import Record, Records
 from experiments.frame.stages import Run
 from experiments.imagenet21k.data import Batches, Images, held_out, held_out_batches
-from experiments.imagenet21k.features import FeatureBatches, Features, keep_layer, open_features, open_layer
+from experiments.imagenet21k.features import FeatureBatches, keep_layer, open_features, open_layer
 from experiments.imagenet21k.model import (
     BASE_HEAD,
     Plan,

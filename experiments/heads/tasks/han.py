@@ -6,13 +6,11 @@ import numpy as np
 from torch import Tensor, nn
 
 from experiments.datasets.han_layer import MAKE, USUAL
+from experiments.datasets.kept_features import NAMES, Features, Halves, Ids, read_features
 from experiments.datasets.missing import MissingDataError
 from experiments.heads.tasks.task import Examples, Task
-from experiments.imagenet21k.data import Numbers
-from experiments.imagenet21k.features import Features, Halves
 
 VALIDATED = 5  # every fifth held-out picture is not tested on: settings are chosen by it
-KEPT = ("train", "train_labels", "test", "test_labels", "mean", "scale")
 
 
 class HanTask(Task):
@@ -41,10 +39,10 @@ class HanTask(Task):
 def han(folder: Path | None, seed: int) -> HanTask:
     """Return the task on the features that a run of imagenet21k kept in its folder of results."""
     kept = (folder or USUAL) / "cache" / "features"
-    absent = [name for name in KEPT if not (kept / f"{name}.npy").is_file()]
+    absent = [name for name in NAMES if not (kept / f"{name}.npy").is_file()]
     if absent:
         raise MissingDataError(f"no features in {folder or USUAL} (cache/features/{absent[0]}.npy is not there)", MAKE)
-    return HanTask(Features(*(np.load(kept / f"{name}.npy", mmap_mode="r") for name in KEPT)), seed)
+    return HanTask(read_features(kept), seed)
 
 
 def made_features(classes: int, features: int, seed: int) -> HanTask:
@@ -52,7 +50,7 @@ def made_features(classes: int, features: int, seed: int) -> HanTask:
     random = np.random.default_rng(seed)
     centres = random.normal(size=(classes, features))
 
-    def pictures(count: int) -> tuple[Halves, Numbers]:
+    def pictures(count: int) -> tuple[Halves, Ids]:
         labels = random.integers(classes, size=count)
         noisy = centres[labels] + random.normal(size=(count, features))
         return np.maximum(noisy, 0).astype(np.float16), labels

@@ -13,34 +13,35 @@ from layer_cases import quick_run
 from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.heads import EXPERIMENT, bfloat16, learning, many_labels, same_seconds, serving, sizes, steps
+from experiments.heads import EXPERIMENT, bfloat16, learning, many_labels, per_step, same_seconds, serving, sizes, steps
 from experiments.heads.apart import run_apart
+from experiments.heads.contestants import ON_TASKS
 from experiments.heads.page import make_page
-from experiments.heads.sizes import LearningSizes, SecondsSizes, ServingSizes, Sizes, StepSizes
+from experiments.heads.sizes import LearningSizes, ServingSizes, Sizes, StepSizes, TaskSizes
 from experiments.heads.tables import learning_groups, mean_curve, steps_to
 from manyclass.errors import ConfigError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
-STAGES = {
-    "steps",
-    "paper_setting",
-    "learning",
-    "momentum",
-    "refresh",
-    "bfloat16",
-    "tail",
-    "demo",
-    "serving",
-    "many_labels",
-}
+SECONDS = {f"seconds_{task}" for task in ("demo", "families", "wordnet", "han", "places", "articles")}
+PER_STEP = {f"per_step_{task}" for task in ("demo", "families", "wordnet", "places")}
+OTHERS = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "serving"}
+STAGES = SECONDS | PER_STEP | OTHERS | {"bfloat16", "many_labels"}
 TINY = Sizes(
     steps=(StepSizes(200, 16, 4, 10), StepSizes(400, 16, 4, 10)),
     paper_setting=StepSizes(300, 16, 4, 10),
     learning=LearningSizes(60, 4, 2, 20, ("random points",), (0,), periods=(10, 100)),
     samples=(8, 16),
     draws=4,
-    demo=SecondsSizes(100, 16, 0.05, 0.02, 20, (0,)),
+    tasks={
+        "demo": TaskSizes(100, 0.02, 0.1, batch=8, tests=20, skewed=True, steps=10),
+        "families": TaskSizes(100, 0.02, 0.1, batch=8, tests=20, skewed=True, steps=10),
+        "wordnet": TaskSizes(60, 0.02, 0.1, batch=8, tests=20, steps=10),
+        "han": TaskSizes(40, 0.02, 0.1, batch=8, tests=20, full=False),
+        "places": TaskSizes(80, 0.02, 0.1, batch=8, tests=20, skewed=True, steps=10),
+        "articles": TaskSizes(300, 0.02, 0.1, batch=8, tests=20, full=False, skewed=True),
+    },
+    seeds=(0, 1),
     serving=ServingSizes(300, 16, 8, 4, 3, 400, 8),
 )
 
@@ -55,12 +56,18 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
 ) -> None:
     monkeypatch.setattr(sizes, "QUICK", TINY)
     monkeypatch.setattr(many_labels, "QUICK", many_labels.ManyLabelsSizes((300, 40), 0.1, 1, (0,)))
-    for module in (bfloat16, learning, many_labels, same_seconds, serving, steps):
+    for module in (bfloat16, learning, many_labels, per_step, same_seconds, serving, steps):
         monkeypatch.setattr(module, "run_apart", run_here)
     records = run_stages(tmp_path)
     assert {record["stage"] for record in records.select(kind="result")} == STAGES
-    trained = {record["head"] for record in records.select(stage="demo", kind="result")}
-    assert trained == {"full", "candidate", "own candidates", "wta", "hierarchical", "sampled"}
+    trained = {(run["head"], run["seed"]) for run in records.select(stage="seconds_demo", kind="result")}
+    assert trained == {(head, seed) for head in ON_TASKS for seed in (0, 1)}
+    tried = records.select(stage="seconds_demo", kind="tuning")
+    assert len(tried) == 3 * len(ON_TASKS)
+    assert {run["seed"] for run in tried} == {0}
+    assert {run["head"] for run in records.select(stage="per_step_demo", kind="result")} == {"full", "candidate"}
+    without = {run["head"] for run in records.select(stage="seconds_han", kind="result")}
+    assert without == {"candidate", "wta", "hierarchical", "sampled", "sampled 2048"}  # no full softmax, nothing skewed
     text = redraw(EXPERIMENT, tmp_path).read_text(encoding="utf-8")
     assert "quick run" in text
     assert "Not run yet" not in text
@@ -86,7 +93,8 @@ def test_only_the_heads_asked_for_are_run() -> None:
 def test_a_page_without_results_says_what_was_not_run(tmp_path: Path) -> None:
     page = make_page(Records(tmp_path / "records.jsonl"), tmp_path)
     told = " ".join(section.text for section in page.sections)
-    assert all(f"Not run yet: stage `{stage}`." in told for stage in STAGES)
+    assert all(f"Not run yet: stage `{stage}`." in told for stage in OTHERS | SECONDS)
+    assert all(f"`{stage}`" in told for stage in PER_STEP)
     assert page.facts == []
 
 
@@ -98,7 +106,21 @@ def test_without_wordnet_its_runs_are_left_out_by_name(tmp_path: Path, monkeypat
     learning.run_learning(run, "refresh", TINY.learning, [learning.LearningRun("wordnet", "plain", "candidate")])
     assert [record["kind"] for record in run.records.select(stage="refresh")] == ["missing"]
     told = [section.text for section in make_page(run.records, tmp_path).sections]
-    assert any("left out: no WordNet" in text for text in told)
+    assert any("Left out: no WordNet" in text for text in told)
+
+
+def test_a_task_without_its_data_is_recorded_as_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MANYCLASS_CACHE", str(tmp_path / "cache"))
+    for variable in ("MANYCLASS_GOWALLA", "MANYCLASS_WIKIPEDIA"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.chdir(tmp_path)
+    run = quick_run(tmp_path, quick=False)
+    for task in ("han", "places", "articles"):
+        same_seconds.run_same_seconds(run, task, TINY.tasks[task], TINY.seeds, ON_TASKS)
+    assert [record["kind"] for record in run.records.all()] == ["missing"] * 3
+    told = " ".join(section.text for section in make_page(run.records, tmp_path).sections)
+    for way in ("--data", "MANYCLASS_GOWALLA", "MANYCLASS_WIKIPEDIA"):
+        assert way in told
 
 
 def test_a_process_of_its_own_has_the_threads_it_is_given() -> None:
@@ -129,8 +151,8 @@ def committed() -> Records:
 
 
 def test_every_stage_was_run_in_full(committed: Records) -> None:
-    not_yet = {"many_labels"}
-    assert {end["stage"] for end in committed.select(kind="stage_end")} | not_yet == STAGES
+    done = {end["stage"] for end in committed.select(kind="stage_end")}
+    assert OTHERS <= done <= STAGES  # the tasks, and what is new, are recorded one by one
     assert {stage.name for stage in EXPERIMENT.stages(Options(quick=False))} == STAGES
     assert not any(card["options"]["quick"] for card in committed.select(kind="card"))
 
