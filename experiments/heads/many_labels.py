@@ -193,11 +193,13 @@ def write_sparse(text: LabelledText, file: Path) -> None:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Send what a native library writes to the terminal nowhere."""
-    kept = os.dup(2)
+    kept = {stream: os.dup(stream) for stream in (1, 2)}
     with open(os.devnull, "wb") as nowhere:
-        os.dup2(nowhere.fileno(), 2)
         try:
+            for stream in kept:
+                os.dup2(nowhere.fileno(), stream)
             yield
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            for stream, before in kept.items():
+                os.dup2(before, stream)
+                os.close(before)

@@ -1,5 +1,6 @@
 """Random classes: whatever they are drawn from, they stand for all classes without bias."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 import torch.nn.functional as functional
 from head_cases import RANKED
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import CandidateSoftmax, RowSGD, SampledSoftmax, load_checkpoint, save_checkpoint
@@ -213,6 +215,23 @@ def test_a_state_dict_holds_the_counts_and_one_of_a_linear_layer_changes_none(ma
     other.load_state_dict(head.to_linear().state_dict())
     assert torch.equal(other.target_counts.counts, head.target_counts.counts)
     assert trained(other, 3, RowSGD(other.parameters(), lr=0.1)) == trained(head, 3, optimizer)
+
+
+@pytest.mark.parametrize("make", [candidate, sampled, in_batch])
+def test_a_copy_counts_for_itself(make: Any) -> None:
+    head = make()
+    trained(head, 2, RowSGD(head.parameters(), lr=0.1))
+    twin, kept = copy.deepcopy(head), head.target_counts.get_extra_state()
+    straight = trained(twin, 3, RowSGD(twin.parameters(), lr=0.1), first=2)
+    assert torch.equal(head.target_counts.get_extra_state(), kept)
+    assert twin.target_counts.targets == 5 * 8
+    assert trained(head, 3, RowSGD(head.parameters(), lr=0.1), first=2) == straight
+
+
+def test_a_step_that_backward_computes_again_counts_once() -> None:
+    head, x, y = candidate(), torch.randn(8, 5, requires_grad=True), torch.arange(8)
+    checkpoint(head, x, y, use_reentrant=False).backward()
+    assert head.target_counts.targets == 8
 
 
 def test_only_training_counts() -> None:

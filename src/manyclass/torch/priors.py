@@ -131,8 +131,9 @@ class HeadWithPrior(OutputHead):
     def _note_targets(self, positives: Tensor) -> None:
         """Count a batch that is about to be learned, and let the bias follow where it is due."""
         counts = self.target_counts
-        learning = self.training and torch.is_grad_enabled() and torch._C._current_graph_task_id() < 0
-        if counts is None or not learning:
+        if counts is None or not (self.training and torch.is_grad_enabled()):
+            return
+        if torch._C._current_graph_task_id() >= 0:  # activation checkpointing computes the step again in backward
             return
         before, follows = counts.targets, self._counts_prior and counts.targets < ENOUGH
         if follows:
