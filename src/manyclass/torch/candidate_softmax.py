@@ -75,7 +75,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     meter_every: int = 100. Steps between two comparisons with all classes; 0: never. See `head.meter`.
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
-    bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss. dtype=torch.bfloat16 halves the
+        memory of rows and optimizer, with a float32 bias.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     Every positive always counts, once.

@@ -10,6 +10,7 @@ from manyclass._topk import TopK
 from manyclass.torch import all_classes
 from manyclass.torch.head import Output, OutputHead, Reduction, checked_output
 from manyclass.torch.linear_conversion import FromLinear
+from manyclass.torch.memory_budget import check_memory
 
 
 class FullSoftmax(FromLinear, OutputHead):
@@ -40,6 +41,9 @@ class FullSoftmax(FromLinear, OutputHead):
     ) -> None:
         super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
         self.output = checked_output(output)
+        if torch.empty(0, device=device).device.type == "cpu":
+            kind = torch.get_default_dtype() if dtype is None else dtype
+            check_memory("FullSoftmax", (self.num_classes, self.in_features), kind, {"bias": bias, "index": False})
         self.weight = nn.Parameter(torch.empty(num_classes, in_features, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(num_classes, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
