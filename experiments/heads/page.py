@@ -9,6 +9,7 @@ from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
 from experiments.heads import figures, tables, task_parts
+from experiments.heads.bfloat16 import rounding_table
 from experiments.heads.many_labels_table import many_labels_table
 from experiments.heads.sizes import FULL, per_step_stage, seconds_stage
 from experiments.heads.verdicts import verdicts
@@ -49,6 +50,7 @@ def make_page(records: Records, folder: Path) -> Page:
         section("momentum", "Momentum: per row or at once", MOMENTUM, lambda: [tables.momentum_table(records)]),
         section("refresh", "Refresh: when rows are re-hashed", REFRESH,
                 lambda: [figures.draw_refresh(records, folder), tables.refresh_table(records)]),
+        section("bfloat16", "Bytes: rows of 16 bits", BYTES, lambda: [rounding_table(records)]),
         section("tail", "Tail: how far its samples are off", TAIL,
                 lambda: [figures.draw_tail(records, folder), tables.tail_table(records)]),
         section("serving", "Serving: a head that answers and changes", SERVING,
@@ -105,6 +107,10 @@ MOMENTUM = (
     "whole move when the gradient comes."
 )
 REFRESH = "How much of the exact best ten is computed while rows move, for several ways to keep the index up to date."
+BYTES = (
+    "Rows of bfloat16 and the states of their optimizers, rounded by chance (what row optimizers do), to nearest (what "
+    "torch does), and float32; sampled softmax on random points, normalized trunk."
+)
 TAIL = (
     "The estimate of the normaliser is unbiased. Its logarithm is too low, by about half the relative variance, and so "
     "shrinks as 1 / samples; the gradient likewise."

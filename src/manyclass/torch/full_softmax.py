@@ -10,6 +10,7 @@ from manyclass._topk import TopK
 from manyclass.torch import all_classes
 from manyclass.torch.head import Output, Reduction, checked_output
 from manyclass.torch.linear_conversion import FromLinear
+from manyclass.torch.memory_budget import check_memory
 from manyclass.torch.priors import HeadWithPrior, PriorSetting
 
 
@@ -52,6 +53,9 @@ class FullSoftmax(FromLinear, HeadWithPrior):
         )  # fmt: skip
         self.output = checked_output(output, label_smoothing, class_weight)
         self._prepare_prior(prior, self.output, bias=bias)
+        if torch.empty(0, device=device).device.type == "cpu":
+            kind = torch.get_default_dtype() if dtype is None else dtype
+            check_memory("FullSoftmax", (self.num_classes, self.in_features), kind, {"bias": bias, "index": False})
         self.weight = nn.Parameter(torch.empty(num_classes, in_features, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(num_classes, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()

@@ -51,12 +51,16 @@ class ClassLayer(NamedTuple):
         for begin in range(0, len(self.weight), step):
             bias = None if self.bias is None else self.bias[begin : begin + step]
             part = self._replace(weight=self.weight[begin : begin + step], bias=bias, update=None, removed=None)
-            parts.append(F.linear(*part.plain(x)))
+            inputs, weight, bias = part.plain(x)
+            parts.append(F.linear(inputs, weight.to(x.dtype), bias))
         logits = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
         return logits if self.removed is None else logits.index_fill_(1, self.removed, -torch.inf)
 
     def plain(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return inputs, weight and bias whose plain product gives the logits of all classes."""
+        """Return inputs, weight and bias whose plain product gives the logits of all classes.
+
+        Rows of 16 bits stay as they are: who multiplies them (all_classes.py) widens them piece by piece.
+        """
         weight, bias = self.weight, self.bias
         if self.update is not None:
             everything = torch.arange(len(weight))
@@ -65,7 +69,7 @@ class ClassLayer(NamedTuple):
         if self.removed is not None:
             bias = weight.new_zeros(len(weight)) if bias is None else bias
             bias = bias.index_fill(0, self.removed, -torch.inf)
-        weight = F.normalize(weight.to(x.dtype)) if self.unit_rows else weight.to(x.dtype)
+        weight = F.normalize(weight.to(x.dtype)) if self.unit_rows else weight
         return x / self.temperature, weight, None if bias is None else bias.to(x.dtype) / self.temperature
 
     def gathered(self, ids: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
