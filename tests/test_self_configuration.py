@@ -11,10 +11,11 @@ from cases import Array
 
 import manyclass as mc
 from manyclass import ClassIndex, HashConfig
-from manyclass._judge import _drift
-from manyclass._plans import LADDER, MOST_CANDIDATES, scanning, work
-from manyclass._query_sample import FEWEST, parted, stand_ins
-from manyclass._winner_ranks import ranks, share_within, trial
+from manyclass._self_configuration.judge import _drift
+from manyclass._self_configuration.plans import LADDER, MOST_CANDIDATES, scanning
+from manyclass._self_configuration.prices import work
+from manyclass._self_configuration.query_sample import FEWEST, parted, stand_ins
+from manyclass._self_configuration.winner_ranks import ranks, share_within, trial
 from manyclass.quality import exact_answer, exact_best
 from manyclass.report import Measured, Report
 

@@ -5,7 +5,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyclass._plans import MOST_CANDIDATES, Optimize
+from manyclass._self_configuration.plans import MOST_CANDIDATES
+from manyclass._self_configuration.prices import Optimize
 from manyclass._validation import check_count
 from manyclass.config import check_target
 from manyclass.errors import InputError, InputTypeError

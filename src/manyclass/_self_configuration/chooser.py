@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass import _plans
 from manyclass._balance import Balance, find_balance
 from manyclass._index_state import IndexState, Progress
-from manyclass._query_sample import QuerySample
 from manyclass._search_sizes import SearchSizes, search_sizes
+from manyclass._self_configuration import plans, prices
+from manyclass._self_configuration.query_sample import QuerySample
+from manyclass._self_configuration.winner_ranks import (
+    Ranks,
+    Trial,
+    fewest_candidates,
+    leading,
+    ranks,
+    share_within,
+    trial,
+)
+from manyclass._self_configuration.wishes import Wishes
 from manyclass._validation import Floats, Ids
-from manyclass._winner_ranks import Ranks, Trial, fewest_candidates, leading, ranks, share_within, trial
-from manyclass._wishes import Wishes
 from manyclass.config import MAX_BALANCED_FEATURES, HashConfig
 from manyclass.errors import ConfigError
 
@@ -90,16 +98,16 @@ class Chooser:
     def choose(self) -> IndexState:
         """Return the index of the plan that needs the least work, or else finds the most."""
         self.tried = self._try_scans()
-        plans = [plan.config for plan in sorted(self.tried, key=_merit)][: 1 + STEPS_UP]
+        best = [plan.config for plan in sorted(self.tried, key=_merit)][: 1 + STEPS_UP]
         if not self.sample.real:
-            plans = [self._longer(plans[0])]
-        state = self._first_that_finds_enough(plans)
+            best = [self._longer(best[0])]
+        state = self._first_that_finds_enough(best)
         return self._or_tables(state) if self.sample.real else self._with_room(state)
 
-    def _first_that_finds_enough(self, plans: list[HashConfig]) -> IndexState:
-        """Return the index of the first plan that reaches the target over all rows, or of the one that finds most."""
+    def _first_that_finds_enough(self, configs: list[HashConfig]) -> IndexState:
+        """Return the index of the first config that reaches the target over all rows, or of the one that finds most."""
         most: tuple[float, IndexState] | None = None
-        for config in plans:
+        for config in configs:
             state, share = self._settled(config)
             if share >= self.needed:
                 return state
@@ -119,7 +127,7 @@ class Chooser:
         config, candidates = state.config, self.wishes.most
         cells = config.cells_scanned(config.candidates) if config.cells else 0
         if cells:
-            state.config = _plans.scanning(config, candidates, min(config.cells - 1, 2 * cells))
+            state.config = plans.scanning(config, candidates, min(config.cells - 1, 2 * cells))
         else:
             state.config = config.with_(candidates=candidates)
         return state
@@ -127,7 +135,7 @@ class Chooser:
     def _affordable_scans(self) -> list[HashConfig]:
         """Return the scans to try that memory has room for."""
         classes, memory = self.layer.classes, self.wishes.memory
-        listed = list(_plans.scans(self.layer.features, few_bits=memory is not None))
+        listed = list(plans.scans(self.layer.features, few_bits=memory is not None))
         least = min(self._bytes(config) for config in listed)
         if memory is not None and least > memory:
             raise ConfigError(
@@ -172,18 +180,18 @@ class Chooser:
 
     def _usual_work(self, config: HashConfig, candidates: int) -> int:
         """Return the work of a scan of the usual share of cells, where there will be cells."""
-        parted = _plans.with_cells(config, self.layer.classes)
+        parted = plans.with_cells(config, self.layer.classes)
         if parted.cells:
-            parted = _plans.scanning(parted, candidates, max(1, round(parted.cells * USUAL_SHARE)))
+            parted = plans.scanning(parted, candidates, max(1, round(parted.cells * USUAL_SHARE)))
         return self._work(parted, candidates)
 
     def _work(self, config: HashConfig, candidates: int) -> int:
-        return _plans.work(config, self.layer.classes, self.layer.features, candidates, self.wishes.optimize)
+        return prices.work(config, self.layer.classes, self.layer.features, candidates, self.wishes.optimize)
 
     def _settled(self, config: HashConfig) -> tuple[IndexState, float]:
         """Return an index of this scan over all rows, with cells if those find enough; and the share it finds."""
         layer = self.layer
-        parted = _plans.with_cells(config, layer.classes)
+        parted = plans.with_cells(config, layer.classes)
         memory = self.wishes.memory
         if parted.cells and (memory is None or self._bytes(parted) <= memory):
             state = built(parted, layer, self._balance(parted))
@@ -203,13 +211,13 @@ class Chooser:
         best: tuple[int, HashConfig] | None = None
         for share in CELL_SHARES:
             cells = max(1, round(config.cells * share))
-            least = self._work(_plans.scanning(config, wishes.least, cells), wishes.least)
+            least = self._work(plans.scanning(config, wishes.least, cells), wishes.least)
             if best is not None and least >= best[0]:
                 break
             sizes = SearchSizes(wishes.most, wishes.most, 1, cells)
             candidates = fewest_candidates(self._places(state, sizes), self.needed, wishes.least, wishes.most)
             if candidates is not None:
-                found = _plans.scanning(config, candidates, cells)
+                found = plans.scanning(config, candidates, cells)
                 work = self._work(found, candidates)
                 if best is None or work <= best[0]:
                     best = work, found
@@ -222,13 +230,13 @@ class Chooser:
         """Return an index with tables instead where those find enough with less work: among very many classes."""
         layer, wishes = self.layer, self.wishes
         chosen = self._work(state.config, state.config.candidates)
-        for config in _plans.tables(layer.classes, layer.features):
+        for config in plans.tables(layer.classes, layer.features):
             if wishes.memory is not None and self._bytes(config) > wishes.memory:
                 continue
             if self._work(config, wishes.least) >= chosen or not self._promising(config):
                 continue
             rival = built(config, layer, self._balance(config))
-            for candidates in [c for c in _plans.LADDER if c >= wishes.least]:
+            for candidates in [c for c in plans.LADDER if c >= wishes.least]:
                 if self._work(config, candidates) >= chosen:
                     break
                 places = self._places(rival, search_sizes(config, layer.classes, candidates))

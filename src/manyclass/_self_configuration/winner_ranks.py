@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from manyclass._balance import Balance
 from manyclass._index_state import IndexState
-from manyclass._plans import LADDER, MOST_CANDIDATES
 from manyclass._search_sizes import SearchSizes, search_sizes
+from manyclass._self_configuration.plans import LADDER, MOST_CANDIDATES
 from manyclass._validation import Floats, Ids
 from manyclass._windows_and_signs import permutation
 from manyclass.config import HashConfig
