@@ -279,7 +279,7 @@ def test_places_among_a_few_rows_are_about_those_among_all(bits: int) -> None:
     assert len(few.rows) < len(rows) / 2
     index = ClassIndex.build(rows, bias=bias, config=config)
     sizes = index._sizes(300)
-    in_all = ranks(index.state, queries, best, sizes, 2)
+    in_all = ranks(index.state, queries, best, sizes, 2)[0]
     in_few = few.ranks(config, None, queries, 300, 2)
     for candidates in (30, 100, 300):
         assert share_within(in_few, candidates) == pytest.approx(share_within(in_all, candidates), abs=0.05)

@@ -16,6 +16,7 @@ MOST_CANDIDATES = LADDER[-1]
 BITS = (128, 256, 512, 1024, 2048, 4096)
 FEW_BITS = (32, 64)  # where memory is short
 CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
+MOST_CELLS_SCANNED, LEAST_CELLS_MISSED = 0.75, 0.01  # a tenth of the cells for a target of .9, a third for .97
 MOST_DIRECTIONS = 1024  # features up to which a query is turned into directions; above, features are scaled
 
 
@@ -47,6 +48,11 @@ def with_cells(config: HashConfig, classes: int) -> HashConfig:
         return config
     cells = min(MAX_CELLS, classes // CLASSES_PER_CELL)
     return config.with_(cells=cells)
+
+
+def usual_share(target: float) -> float:
+    """Return the share of cells by which scans are compared before there are any: what is missed falls with it."""
+    return min(MOST_CELLS_SCANNED, LEAST_CELLS_MISSED / max(1e-9, 1 - target))
 
 
 def scanning(config: HashConfig, candidates: int, cells: int) -> HashConfig:

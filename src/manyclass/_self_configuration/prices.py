@@ -15,40 +15,58 @@ Optimize = Literal["batch", "single"]
 
 @dataclass(frozen=True)
 class Prices:
-    """What each kind of work costs. Measured once on a core with AVX2, rounded."""
+    """What each kind of work costs: fitted to the times of some hundred searches, rounded, and between what it takes
+    with AVX-512 and with AVX2.
+    """
 
-    scan_class: float = 0.3  # a class that is scanned, whatever its bits
-    scan_bit: float = 0.0032
-    cell_product: float = 0.05  # a feature of a cell's centre
-    balance_product: float = 0.025  # a feature times a coordinate
-    kept_class: float = 10.0  # a class whose longer sketch is looked up
+    balance_product: float = 0.012  # a feature times a coordinate
+    query_bit: float = 4.0  # a bit of the query's own sketch
+    cell: float = 5.0  # a cell that may be chosen,
+    cell_product: float = 0.02  # and a feature of its centre
+    cell_scanned: float = 30.0  # a cell that is chosen,
+    scan_class: float = 0.1  # a class in it,
+    scan_bit: float = 0.003  # and a bit of that
+    kept_class: float = 40.0  # a class whose longer sketch is looked up
     kept_bit: float = 0.16
-    exact_class: float = 60.0  # a class that gets an exact logit
-    exact_feature: float = 0.3
+    exact_class: float = 140.0  # a class that gets an exact logit: above all, its row is waited for
+    exact_feature: float = 0.27
     bucket: float = 40.0
     vote: float = 0.6
 
 
 PRICES = {
     "batch": Prices(),
-    # A lone query waits for memory where a batch finds much of it in the cache, and for each bucket in turn.
-    "single": Prices(balance_product=0.035, exact_class=80.0, exact_feature=0.35, kept_class=15.0, bucket=80.0),
+    # A lone query has nobody to share a centre or a cell with that is in the cache by now, and waits for each bucket.
+    "single": Prices(
+        balance_product=0.022, cell=8.0, cell_product=0.035, cell_scanned=60.0, scan_class=0.2, bucket=80.0
+    ),
 }
 
 
-def work(config: HashConfig, classes: int, features: int, candidates: int, optimize: Optimize = "batch") -> int:
-    """Return what a search for so many candidates costs, in units of about a nanosecond."""
+def work(
+    config: HashConfig,
+    classes: int,
+    features: int,
+    candidates: int,
+    optimize: Optimize = "batch",
+    scanned: float | None = None,
+) -> int:
+    """Return what a search for so many candidates costs, in units of about a nanosecond.
+
+    scanned: classes in the cells that a query scans, where that was counted; else cells are taken to be of one size.
+    """
     price, sizes = PRICES[optimize], search_sizes(config, classes, candidates)
     width = config.width(features)
     total = sizes.candidates * (price.exact_class + price.exact_feature * features)
     if config.balance != "none":
         total += price.balance_product * features * (width if config.balance == "directions" else 1)
     if config.scan_bits:
-        share = 1.0
+        total += price.query_bit * config.scan_bits
         if config.cells:
-            share = sizes.cells / config.cells
-            total += price.cell_product * config.cells * width
-        total += share * classes * (price.scan_class + price.scan_bit * config.scan_bits)
+            total += config.cells * (price.cell + price.cell_product * width) + sizes.cells * price.cell_scanned
+        if scanned is None:
+            scanned = classes * sizes.cells / config.cells if config.cells else classes
+        total += scanned * (price.scan_class + price.scan_bit * config.scan_bits)
     if config.bands:
         total += config.bands * config.probes * price.bucket
         if config.probes == 1:

@@ -13,7 +13,7 @@ from manyclass.errors import InputError, InputTypeError
 
 # The share found of the queries to choose on must exceed the target: the best of many settings owes some of its share
 # to chance, and other queries shall reach the target too. By so many standard errors, and so much of the way to one.
-CAUTION = 2.0
+CAUTION = 1.5
 MOST_OF_THE_WAY = 2 / 3
 
 
