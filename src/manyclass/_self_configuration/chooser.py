@@ -182,9 +182,9 @@ class Chooser:
         places = self._few.ranks(
             config, self._balance(config), self.sample.choose, self.wishes.most, self.layer.threads
         )
-        # Where there will be cells, half of what may be missed is left to them.
+        # Where there will be cells, half of what may be missed is left to them. What stand-ins choose gets room later.
         parted = plans.with_cells(config, self.layer.classes).cells > 0
-        needed = (1 + self.needed) / 2 if parted else self.needed
+        needed = (1 + self.needed) / 2 if parted and self.sample.real else self.needed
         candidates = fewest_candidates(places, needed, self.wishes.least, self.wishes.most)
         work = self._usual_work(config, candidates or self.wishes.most)
         return Tried(config, candidates, share_within(places, self.wishes.most), work)
