@@ -217,15 +217,21 @@ public:
         return index->search(data, n, plan, out);
     }
 
-    // Candidates alone, likeliest first.
+    // Candidates alone, likeliest first; and how many classes were scanned for them: all of them without cells.
     SearchStatus shortlist(In<float, 2> queries, size_t keep, size_t probes, size_t cells, size_t threads,
-                           Out<int64_t, 2> ids, std::optional<In<int64_t, 2>> excluded) {
+                           Out<int64_t, 2> ids, std::optional<In<int64_t, 2>> excluded,
+                           std::optional<Out<int64_t, 1>> scanned) {
         require(queries.shape(1) == features_ && ids.shape(0) == queries.shape(0), "queries or output do not fit");
+        require(!scanned || scanned->size() == queries.shape(0), "scanned does not fit");
         require(probes <= 1 || !index->hasher() || !blocked(), "multi-probing needs unblocked tables");
         SearchPlan plan{ids.shape(1), keep, probes, cells, std::max<size_t>(1, threads)};
         const std::vector<int64_t> left_out = exclude(excluded, queries.shape(0), plan);
         SearchOut out;
         out.candidates = ids.data();
+        if (scanned) {
+            out.scanned = scanned->data();
+            std::fill_n(out.scanned, scanned->size(), static_cast<int64_t>(index->classes()));
+        }
         nb::gil_scoped_release unlocked;
         return index->search(queries.data(), queries.shape(0), plan, out);
     }
@@ -411,7 +417,8 @@ void bind_index(nb::module_& m) {
              nb::arg("logits"), nb::arg("log_probs"), nb::arg("ids").none(), nb::arg("id_logits").none(),
              nb::arg("excluded").none())
         .def("shortlist", &BoundIndex::shortlist, nb::arg("queries"), nb::arg("keep"), nb::arg("probes"),
-             nb::arg("cells"), nb::arg("threads"), nb::arg("ids"), nb::arg("excluded").none())
+             nb::arg("cells"), nb::arg("threads"), nb::arg("ids"), nb::arg("excluded").none(),
+             nb::arg("scanned").none() = nb::none())
         .def("votes", &BoundIndex::votes)
         .def("export_codes", &BoundIndex::export_codes)
         .def("import_codes", &BoundIndex::import_codes)

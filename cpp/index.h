@@ -54,6 +54,7 @@ struct SearchOut {
     float* candidate_logits = nullptr;
     size_t k = 0;
     bool logistic = false;
+    int64_t* scanned = nullptr;  // optional [queries]: written where cells are chosen, the classes that those hold
 };
 
 // What may be wrong with a search's numbers; anything but `none` leaves the outputs meaningless.

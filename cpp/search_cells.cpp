@@ -70,6 +70,9 @@ void Search::best_cells(size_t q, SearchWorker& worker) {
     std::partial_sort(best.data(), best.data() + lead, best.data() + best.count);
     cell_lists_[q].resize(best.count);
     std::transform(best.begin(), best.end(), cell_lists_[q].begin(), key_id);
+    if (!out_.scanned) return;
+    int64_t& scanned = out_.scanned[first_ + q] = 0;
+    for (const uint32_t cell : cell_lists_[q]) scanned += static_cast<int64_t>(store.cell_size(cell));
 }
 
 template <class List>

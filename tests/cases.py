@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass import ClassIndex, HashConfig
+from manyclass._search_sizes import search_sizes
 
 Array = npt.NDArray[Any]
 ROOT = Path(__file__).resolve().parents[1]
@@ -112,11 +113,20 @@ def exported_cells(index: ClassIndex) -> tuple[Array, Array]:
     return cells, distances
 
 
+def scanned_classes(index: ClassIndex, queries: Array, candidates: int) -> Array:
+    """Return how many classes a shortlist of so many looks at, for each query."""
+    sizes = search_sizes(index.config, index.classes, candidates)
+    ids, scanned = np.empty((len(queries), sizes.candidates), np.int64), np.empty(len(queries), np.int64)
+    index.state.core.shortlist(queries, sizes.keep, sizes.probes, sizes.cells, 2, ids, None, scanned)
+    return scanned
+
+
 def integers(index: ClassIndex, queries: Array, candidates: int = 20, **options: Any) -> dict[str, Array]:
     """Return all that is promised to be the same bits on every backend, instruction set and thread count."""
     kept = {
         "candidates": index.retrieve(queries, candidates, **options)[0],
         "shortlist": index.shortlist(queries, candidates, **options),
+        "scanned": scanned_classes(index, queries, candidates),
         "norms": index.state.core.norms(),
         "bias": index.state.core.bias(),
         "mean logits": index.state.core.mean_logits() if index.state.balance else np.zeros(0, np.float32),

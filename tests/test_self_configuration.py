@@ -11,10 +11,11 @@ from cases import Array
 
 import manyclass as mc
 from manyclass import ClassIndex, HashConfig
-from manyclass._judge import _drift
-from manyclass._plans import LADDER, MOST_CANDIDATES, scanning, work
-from manyclass._query_sample import FEWEST, parted, stand_ins
-from manyclass._winner_ranks import ranks, share_within, trial
+from manyclass._self_configuration.judge import _drift
+from manyclass._self_configuration.plans import LADDER, MOST_CANDIDATES, scanning
+from manyclass._self_configuration.prices import work
+from manyclass._self_configuration.query_sample import FEWEST, parted, stand_ins
+from manyclass._self_configuration.winner_ranks import ranks, share_within, trial
 from manyclass.quality import exact_answer, exact_best
 from manyclass.report import Measured, Report
 
@@ -278,7 +279,7 @@ def test_places_among_a_few_rows_are_about_those_among_all(bits: int) -> None:
     assert len(few.rows) < len(rows) / 2
     index = ClassIndex.build(rows, bias=bias, config=config)
     sizes = index._sizes(300)
-    in_all = ranks(index.state, queries, best, sizes, 2)
+    in_all = ranks(index.state, queries, best, sizes, 2)[0]
     in_few = few.ranks(config, None, queries, 300, 2)
     for candidates in (30, 100, 300):
         assert share_within(in_few, candidates) == pytest.approx(share_within(in_all, candidates), abs=0.05)

@@ -9,7 +9,7 @@ from manyclass.config import HashConfig
 from manyclass.index import ClassIndex
 
 LADDER = (10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000, 3000)  # candidates that are tried
-FACTORS = (0.25, 0.5, 0.7, 1, 1.4, 2, 4)  # of the candidates that an index chose for itself
+FACTORS = (0.25, 0.35, 0.5, 0.7, 0.85, 1, 1.2, 1.4, 2, 4)  # of the candidates that an index chose for itself
 
 
 def self_configured(rows: Floats, bias: Floats | None, queries: Floats | None, threads: int, **wish: Any) -> ClassIndex:

@@ -14,6 +14,7 @@ from manyclass._backend import core
 from manyclass._balance import Balance
 from manyclass._cell_centres import SAMPLE_PER_CELL, Centres, find_centres, typical_sample
 from manyclass._row_types import as_floats
+from manyclass._search_sizes import SearchSizes
 from manyclass._typical import typical_rows
 from manyclass._validation import Floats, Ids, check_ids, check_rows, not_finite
 from manyclass._windows_and_signs import draw_signs, draw_windows
@@ -124,6 +125,27 @@ class IndexState:
         coordinates = np.empty((len(queries), self.config.width(self.features)), np.float32)
         self.core.map_queries(queries, threads, coordinates)
         return coordinates
+
+    def search(
+        self,
+        queries: Floats,
+        k: int,
+        sizes: SearchSizes,
+        threads: int,
+        excluded: Ids | None = None,
+        ids: Ids | None = None,
+        id_logits: Floats | None = None,
+    ) -> tuple[Ids, Floats, Floats, Any]:
+        """Return classes, logits and log probabilities, (queries, k), and the core's status; fill `ids`, `id_logits`.
+
+        What is returned of a query with a problem, or after it, says nothing.
+        """
+        shape = (len(queries), k)
+        classes, logits, log_probs = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32)
+        logistic = self.config.output == "logistic"
+        out = (classes, logits, log_probs, ids, id_logits)
+        status = self.core.search(queries, *sizes, threads, logistic, *out, excluded)
+        return classes, logits, log_probs, status
 
     def votes(self, query: Floats) -> npt.NDArray[np.uint16]:
         """Return in how many bands each class shares the bucket of one query, (classes,)."""

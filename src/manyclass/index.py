@@ -16,13 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._backend import default_threads
-from manyclass._chooser import Layer
 from manyclass._index_file import load_index, save_index
 from manyclass._index_state import IndexState, Progress
-from manyclass._query_sample import checked_sample
 from manyclass._row_types import as_floats, as_rows
 from manyclass._search_sizes import SearchSizes, search_sizes
-from manyclass._self_configuration import adapted, build_and_choose, build_as_told
+from manyclass._self_configuration.building import adapted, build_and_choose, build_as_told
+from manyclass._self_configuration.chooser import Layer
+from manyclass._self_configuration.query_sample import checked_sample
+from manyclass._self_configuration.wishes import checked_wishes
 from manyclass._topk import TopK
 from manyclass._validation import (
     Floats,
@@ -37,7 +38,6 @@ from manyclass._validation import (
     check_vectors,
     not_finite,
 )
-from manyclass._wishes import checked_wishes
 from manyclass.config import MAX_THREADS, HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.quality import Quality, compare, exact_answer
@@ -513,11 +513,8 @@ class ClassIndex:
         id_logits: Floats | None = None,
     ) -> tuple[Ids, Floats, Floats]:
         """Return classes, logits and log probabilities, (count, k); fill `ids` and `id_logits` where given."""
-        shape = (len(vectors), k)
-        classes, logits, log_probs = np.empty(shape, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32)
-        logistic = self.config.output == "logistic"
-        out = (classes, logits, log_probs, ids, id_logits)
-        _raise_problem(self.state.core.search(vectors, *sizes, threads, logistic, *out, excluded))
+        classes, logits, log_probs, status = self.state.search(vectors, k, sizes, threads, excluded, ids, id_logits)
+        _raise_problem(status)
         return classes, logits, log_probs
 
 

@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._plans import exhaustive_suffices, scans, tables, with_cells
-from manyclass._query_sample import FEWEST, MOST_TO_FIT, SPLIT
+from manyclass._self_configuration.plans import exhaustive_suffices, scans, tables, with_cells
+from manyclass._self_configuration.query_sample import FEWEST, MOST_TO_FIT, SPLIT
 from manyclass._validation import Ids, check_biases, check_count, check_finite, check_ids, check_rows, check_vectors
 from manyclass._windows_and_signs import permutation
 from manyclass.config import HashConfig, check_target

@@ -300,15 +300,26 @@ class Index:
         return SearchStatus()
 
     def shortlist(
-        self, queries: Floats, keep: int, probes: int, cells: int, threads: int, ids: Ints, excluded: Ints | None
+        self,
+        queries: Floats,
+        keep: int,
+        probes: int,
+        cells: int,
+        threads: int,
+        ids: Ints,
+        excluded: Ints | None,
+        scanned: Ints | None = None,
     ) -> SearchStatus:
-        """Write the candidates alone, likeliest first, then -1."""
+        """Write the candidates alone, likeliest first, then -1; and how many classes the scanned cells hold."""
         if status := self._not_finite(queries):
             return status
         ids[...] = -1
         for q, query in enumerate(queries):
             found = self.retrieve(query, ids.shape[1], keep, probes, cells, _left_out(excluded, q))
             ids[q, : len(found)] = found
+            if scanned is not None:
+                limit = (keep if self.sketch else ids.shape[1]) + len(_left_out(excluded, q))
+                scanned[q] = self._scanned_in_cells(self._coordinates(query), cells, limit)
         return SearchStatus()
 
     def _not_finite(self, queries: Floats) -> SearchStatus | None:
@@ -360,6 +371,13 @@ class Index:
         tops = (highest * (self.scan.scales[1] / 32768)).astype(np.float64)
         looked_at = partition.chosen(query, self.centres, self.cell_radii(), tops, sizes, cells, limit)
         return np.flatnonzero(visible & (~inside | np.isin(self.cell_of, looked_at)))
+
+    def _scanned_in_cells(self, query: Floats, cells: int, limit: int) -> int:
+        """Return how many classes the scanned cells hold, outliers not counted; all classes where no cell is left."""
+        if not self.scan or cells >= self.cells:
+            return self.classes
+        looked_at = self._scanned(query, cells, limit)
+        return int((~self.scan.outside(self._leads))[looked_at].sum())
 
     def _hits(self, query: Floats, keep: int, probes: int) -> tuple[Ints, Ints]:
         """Return the classes that tables hand on, ascending, and their votes."""

@@ -5,7 +5,7 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 
-from manyclass._query_sample import checked_sample
+from manyclass._self_configuration.query_sample import checked_sample
 from manyclass.errors import InputError, InputTypeError
 
 

@@ -36,27 +36,19 @@ def _expected(
     state: IndexState, queries: Floats, best: Ids, candidates: int, threads: int
 ) -> tuple[Expected, npt.NDArray[np.bool_]]:
     """Return what a search keeps and takes; and which of the best classes (queries, k) were found, the best as best."""
-    k = min(best.shape[1], candidates)
+    k, sizes = min(best.shape[1], candidates), search_sizes(state.config, state.classes, candidates)
     start = time.perf_counter()
-    found = _search(state, queries, k, candidates, threads)
+    found = state.search(queries, k, sizes, threads)[0]
     batch = (time.perf_counter() - start) / max(1, len(queries)) * 1e6
     start = time.perf_counter()
     for query in queries[:ALONE]:
-        _search(state, query[None], k, candidates, threads)
+        state.search(query[None], k, sizes, threads)
     single = (time.perf_counter() - start) / max(1, len(queries[:ALONE])) * 1e6
     hits = (best[:, :, None] == found[:, None, :]).any(axis=2) | (best < 0)
     wanted = best >= 0
     recall = float(hits[wanted].mean()) if wanted.any() else 1.0
     hits[:, 0] = found[:, 0] == best[:, 0]
     return Expected(candidates, float(hits[:, 0].mean()), recall, batch, single), hits
-
-
-def _search(state: IndexState, queries: Floats, k: int, candidates: int, threads: int) -> Ids:
-    shape = (len(queries), k)
-    classes, logits, log_probs = np.full(shape, -1, np.int64), np.empty(shape, np.float32), np.empty(shape, np.float32)
-    sizes = search_sizes(state.config, state.classes, candidates)
-    state.core.search(queries, *sizes, threads, False, classes, logits, log_probs, None, None, None)
-    return classes
 
 
 def _drift(kept: npt.NDArray[Any]) -> tuple[float, float] | None:

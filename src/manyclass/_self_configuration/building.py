@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from manyclass._balance import find_balance
-from manyclass._chooser import Chooser, Layer, built
 from manyclass._index_state import IndexState
-from manyclass._judge import judged
-from manyclass._plans import exhaustive_suffices
-from manyclass._query_sample import QuerySample, parted, stand_ins
+from manyclass._self_configuration.chooser import Chooser, Layer, built
+from manyclass._self_configuration.judge import judged
+from manyclass._self_configuration.plans import exhaustive_suffices
+from manyclass._self_configuration.query_sample import QuerySample, parted, stand_ins
+from manyclass._self_configuration.wishes import Wishes
 from manyclass._validation import Floats, Ids
-from manyclass._wishes import Wishes
 from manyclass.config import HashConfig
 from manyclass.quality import exact_best
 from manyclass.report import Measured

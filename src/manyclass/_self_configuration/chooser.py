@@ -11,19 +11,26 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass import _plans
 from manyclass._balance import Balance, find_balance
 from manyclass._index_state import IndexState, Progress
-from manyclass._query_sample import QuerySample
 from manyclass._search_sizes import SearchSizes, search_sizes
+from manyclass._self_configuration import plans, prices
+from manyclass._self_configuration.query_sample import QuerySample
+from manyclass._self_configuration.winner_ranks import (
+    Ranks,
+    Trial,
+    fewest_candidates,
+    leading,
+    ranks,
+    share_within,
+    trial,
+)
+from manyclass._self_configuration.wishes import Wishes
 from manyclass._validation import Floats, Ids
-from manyclass._winner_ranks import Ranks, Trial, fewest_candidates, leading, ranks, share_within, trial
-from manyclass._wishes import Wishes
 from manyclass.config import MAX_BALANCED_FEATURES, HashConfig
 from manyclass.errors import ConfigError
 
-CELL_SHARES = (1 / 32, 1 / 16, 1 / 8, 3 / 16, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
-USUAL_SHARE = 1 / 4  # of the cells, by which scans are compared before there are any
+CELL_SHARES = tuple(2 ** (-step / 2) for step in range(12, 0, -1))  # 1/64 to 0.7
 STEPS_UP = 2  # longer scans that are built where the first falls short on all rows
 
 
@@ -60,6 +67,15 @@ class Tried:
     work: int
 
 
+@dataclass(frozen=True)
+class Settled:
+    """An index over all rows: the share it finds of the queries to choose on, and the work of a search."""
+
+    state: IndexState
+    share: float
+    work: int
+
+
 def built(config: HashConfig, layer: Layer, balance: Balance | None) -> IndexState:
     """Return an index of this config over the layer."""
     state = IndexState(config, layer.features)
@@ -90,23 +106,23 @@ class Chooser:
     def choose(self) -> IndexState:
         """Return the index of the plan that needs the least work, or else finds the most."""
         self.tried = self._try_scans()
-        plans = [plan.config for plan in sorted(self.tried, key=_merit)][: 1 + STEPS_UP]
+        best = [plan.config for plan in sorted(self.tried, key=_merit)][: 1 + STEPS_UP]
         if not self.sample.real:
-            plans = [self._longer(plans[0])]
-        state = self._first_that_finds_enough(plans)
-        return self._or_tables(state) if self.sample.real else self._with_room(state)
+            best = [self._longer(best[0])]
+        settled = self._first_that_finds_enough(best)
+        return self._or_tables(settled) if self.sample.real else self._with_room(settled.state)
 
-    def _first_that_finds_enough(self, plans: list[HashConfig]) -> IndexState:
-        """Return the index of the first plan that reaches the target over all rows, or of the one that finds most."""
-        most: tuple[float, IndexState] | None = None
-        for config in plans:
-            state, share = self._settled(config)
-            if share >= self.needed:
-                return state
-            if most is None or share > most[0]:
-                most = share, state
+    def _first_that_finds_enough(self, configs: list[HashConfig]) -> Settled:
+        """Return the index of the first config that reaches the target over all rows, or of the one that finds most."""
+        most: Settled | None = None
+        for config in configs:
+            settled = self._settled(config)
+            if settled.share >= self.needed:
+                return settled
+            if most is None or settled.share > most.share:
+                most = settled
         assert most is not None
-        return most[1]
+        return most
 
     def _longer(self, config: HashConfig) -> HashConfig:
         """Return a scan of twice the bits where there is one: stand-ins are easier than what may come."""
@@ -119,7 +135,7 @@ class Chooser:
         config, candidates = state.config, self.wishes.most
         cells = config.cells_scanned(config.candidates) if config.cells else 0
         if cells:
-            state.config = _plans.scanning(config, candidates, min(config.cells - 1, 2 * cells))
+            state.config = plans.scanning(config, candidates, min(config.cells - 1, 2 * cells))
         else:
             state.config = config.with_(candidates=candidates)
         return state
@@ -127,7 +143,7 @@ class Chooser:
     def _affordable_scans(self) -> list[HashConfig]:
         """Return the scans to try that memory has room for."""
         classes, memory = self.layer.classes, self.wishes.memory
-        listed = list(_plans.scans(self.layer.features, few_bits=memory is not None))
+        listed = list(plans.scans(self.layer.features, few_bits=memory is not None))
         least = min(self._bytes(config) for config in listed)
         if memory is not None and least > memory:
             raise ConfigError(
@@ -166,72 +182,81 @@ class Chooser:
         places = self._few.ranks(
             config, self._balance(config), self.sample.choose, self.wishes.most, self.layer.threads
         )
-        candidates = fewest_candidates(places, self.needed, self.wishes.least, self.wishes.most)
+        # Where there will be cells, half of what may be missed is left to them. What stand-ins choose gets room later.
+        parted = plans.with_cells(config, self.layer.classes).cells > 0
+        needed = (1 + self.needed) / 2 if parted and self.sample.real else self.needed
+        candidates = fewest_candidates(places, needed, self.wishes.least, self.wishes.most)
         work = self._usual_work(config, candidates or self.wishes.most)
         return Tried(config, candidates, share_within(places, self.wishes.most), work)
 
     def _usual_work(self, config: HashConfig, candidates: int) -> int:
         """Return the work of a scan of the usual share of cells, where there will be cells."""
-        parted = _plans.with_cells(config, self.layer.classes)
+        parted = plans.with_cells(config, self.layer.classes)
         if parted.cells:
-            parted = _plans.scanning(parted, candidates, max(1, round(parted.cells * USUAL_SHARE)))
+            share = plans.usual_share(self.wishes.target)
+            parted = plans.scanning(parted, candidates, max(1, round(parted.cells * share)))
         return self._work(parted, candidates)
 
-    def _work(self, config: HashConfig, candidates: int) -> int:
-        return _plans.work(config, self.layer.classes, self.layer.features, candidates, self.wishes.optimize)
-
-    def _settled(self, config: HashConfig) -> tuple[IndexState, float]:
-        """Return an index of this scan over all rows, with cells if those find enough; and the share it finds."""
+    def _work(self, config: HashConfig, candidates: int, scanned: float | None = None) -> int:
         layer = self.layer
-        parted = _plans.with_cells(config, layer.classes)
+        return prices.work(config, layer.classes, layer.features, candidates, self.wishes.optimize, scanned)
+
+    def _settled(self, config: HashConfig) -> Settled:
+        """Return an index of this scan over all rows, with cells if those find enough."""
+        layer = self.layer
+        parted = plans.with_cells(config, layer.classes)
         memory = self.wishes.memory
         if parted.cells and (memory is None or self._bytes(parted) <= memory):
             state = built(parted, layer, self._balance(parted))
             best = self._best_cells(state)
             if best is not None:
-                state.config = best
-                return state, self.needed
+                work, state.config = best
+                return Settled(state, self.needed, work)
         state = built(config, layer, self._balance(config))
-        places = self._places(state, search_sizes(config, layer.classes, self.wishes.most))
+        places, _ = self._places(state, search_sizes(config, layer.classes, self.wishes.most))
         candidates = fewest_candidates(places, self.needed, self.wishes.least, self.wishes.most)
         state.config = config.with_(candidates=candidates or self.wishes.most)
-        return state, share_within(places, state.config.candidates)
+        share, work = share_within(places, state.config.candidates), self._work(config, state.config.candidates)
+        return Settled(state, share, work)
 
-    def _best_cells(self, state: IndexState) -> HashConfig | None:
-        """Return with how many cells and candidates the target takes the least work; None if a scan of all is less."""
+    def _best_cells(self, state: IndexState) -> tuple[int, HashConfig] | None:
+        """Return with how many cells and candidates the target takes the least work, and that; None if none does."""
         config, wishes = state.config, self.wishes
         best: tuple[int, HashConfig] | None = None
         for share in CELL_SHARES:
             cells = max(1, round(config.cells * share))
-            least = self._work(_plans.scanning(config, wishes.least, cells), wishes.least)
-            if best is not None and least >= best[0]:
-                break
             sizes = SearchSizes(wishes.most, wishes.most, 1, cells)
-            candidates = fewest_candidates(self._places(state, sizes), self.needed, wishes.least, wishes.most)
+            places, scanned = self._places(state, sizes)
+            if (
+                best is not None
+                and self._work(plans.scanning(config, wishes.least, cells), wishes.least, scanned) >= best[0]
+            ):
+                break
+            candidates = fewest_candidates(places, self.needed, wishes.least, wishes.most)
             if candidates is not None:
-                found = _plans.scanning(config, candidates, cells)
-                work = self._work(found, candidates)
+                found = plans.scanning(config, candidates, cells)
+                work = self._work(found, candidates, scanned)
                 if best is None or work <= best[0]:
                     best = work, found
-        return best[1] if best else None
+        return best
 
-    def _places(self, state: IndexState, sizes: SearchSizes) -> Ranks:
+    def _places(self, state: IndexState, sizes: SearchSizes) -> tuple[Ranks, float]:
         return ranks(state, self.sample.choose, self.wanted, sizes, self.layer.threads)
 
-    def _or_tables(self, state: IndexState) -> IndexState:
+    def _or_tables(self, settled: Settled) -> IndexState:
         """Return an index with tables instead where those find enough with less work: among very many classes."""
         layer, wishes = self.layer, self.wishes
-        chosen = self._work(state.config, state.config.candidates)
-        for config in _plans.tables(layer.classes, layer.features):
+        state, chosen = settled.state, settled.work
+        for config in plans.tables(layer.classes, layer.features):
             if wishes.memory is not None and self._bytes(config) > wishes.memory:
                 continue
             if self._work(config, wishes.least) >= chosen or not self._promising(config):
                 continue
             rival = built(config, layer, self._balance(config))
-            for candidates in [c for c in _plans.LADDER if c >= wishes.least]:
+            for candidates in [c for c in plans.LADDER if c >= wishes.least]:
                 if self._work(config, candidates) >= chosen:
                     break
-                places = self._places(rival, search_sizes(config, layer.classes, candidates))
+                places, _ = self._places(rival, search_sizes(config, layer.classes, candidates))
                 if share_within(places, candidates) >= self.needed:
                     rival.config = config.with_(candidates=candidates)
                     chosen, state = self._work(config, candidates), rival

@@ -5,14 +5,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from manyclass._plans import MOST_CANDIDATES, Optimize
+from manyclass._self_configuration.plans import MOST_CANDIDATES
+from manyclass._self_configuration.prices import Optimize
 from manyclass._validation import check_count
 from manyclass.config import check_target
 from manyclass.errors import InputError, InputTypeError
 
 # The share found of the queries to choose on must exceed the target: the best of many settings owes some of its share
 # to chance, and other queries shall reach the target too. By so many standard errors, and so much of the way to one.
-CAUTION = 2.0
+CAUTION = 1.5
 MOST_OF_THE_WAY = 2 / 3
 
 

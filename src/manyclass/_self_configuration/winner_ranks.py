@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from manyclass._balance import Balance
 from manyclass._index_state import IndexState
-from manyclass._plans import LADDER, MOST_CANDIDATES
 from manyclass._search_sizes import SearchSizes, search_sizes
+from manyclass._self_configuration.plans import LADDER, MOST_CANDIDATES
 from manyclass._validation import Floats, Ids
 from manyclass._windows_and_signs import permutation
 from manyclass.config import HashConfig
@@ -39,7 +39,7 @@ class Trial:
         state = IndexState(config, self.rows.shape[1])
         state.build(self.rows, self.bias, threads, None, balance)
         sizes = search_sizes(config, len(self.rows), most)
-        return ranks(state, queries, self.wanted, sizes, threads, self.weights)
+        return ranks(state, queries, self.wanted, sizes, threads, self.weights)[0]
 
 
 def trial(rows: npt.NDArray[Any], bias: Floats | None, best: Ids, seed: int) -> Trial:
@@ -63,10 +63,13 @@ def ranks(
     sizes: SearchSizes,
     threads: int,
     weights: npt.NDArray[np.float64] | None = None,
-) -> Ranks:
-    """Return before how many classes each wanted one (queries, k) comes by the index's own ranking."""
-    found = np.empty((len(queries), sizes.candidates), np.int64)
-    state.core.shortlist(queries, sizes.keep, sizes.probes, sizes.cells, threads, found, None)
+) -> tuple[Ranks, float]:
+    """Return before how many classes each wanted one (queries, k) comes by the index's own ranking.
+
+    And how many classes were scanned for a query, on average: cells are not of one size, nor asked for equally often.
+    """
+    found, scanned = np.empty((len(queries), sizes.candidates), np.int64), np.zeros(len(queries), np.int64)
+    state.core.shortlist(queries, sizes.keep, sizes.probes, sizes.cells, threads, found, None, scanned)
     counted = (found >= 0).astype(np.float64) if weights is None else np.where(found >= 0, weights[found], 0.0)
     before = np.cumsum(counted, axis=1) - counted
     places = np.empty(wanted.shape)
@@ -75,7 +78,7 @@ def ranks(
         at = hits.argmax(axis=1)
         places[:, column] = np.where(hits.any(axis=1), before[np.arange(len(found)), at], np.inf)
     places[wanted < 0] = np.nan
-    return places
+    return places, float(scanned.sum()) / max(1, len(queries))
 
 
 def share_within(places: Ranks, candidates: int) -> float:

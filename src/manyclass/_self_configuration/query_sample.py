@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass._plans import MOST_DIRECTIONS
 from manyclass._row_types import as_floats
+from manyclass._self_configuration.plans import MOST_DIRECTIONS
 from manyclass._typical import typical_rows
 from manyclass._validation import Floats, check_finite, check_vectors
 from manyclass._windows_and_signs import permutation, random_words
