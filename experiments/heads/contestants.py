@@ -20,8 +20,7 @@ HEADS: dict[str, MakeHead] = {
     "sampled 2048": partial(mct.SampledSoftmax, samples=2048),
     "sampled by frequency": mct.SampledSoftmax,
     "sampled 2048 by frequency": partial(mct.SampledSoftmax, samples=2048),
-    # In-batch negatives belong here: "in-batch": partial(mct.SampledSoftmax, sampler="in_batch"), with its line in
-    # tables.NAMES and its look in figures.LOOKS.
+    "in-batch": partial(mct.SampledSoftmax, sampler="in_batch"),
 }
 ON_TASKS = tuple(head for head in HEADS if head != "own candidates")  # trained on every task, see runs_on
 

@@ -28,6 +28,7 @@ LOOKS = {  # colour and width of a head in every figure, and its name beside its
     "sampled 2048": ("#14602b", 1.8, "sampled, 2,048"),
     "sampled by frequency": ("#1bb5b5", 1.8, "by frequency, 512"),
     "sampled 2048 by frequency": ("#0b6a78", 1.8, "by frequency, 2,048"),
+    "in-batch": ("#b58bd6", 1.8, "in-batch"),
     "full": ("#5b6670", 1.8, "full softmax"),
 }
 

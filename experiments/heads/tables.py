@@ -17,6 +17,7 @@ NAMES = {
     "sampled 2048": "sampled softmax, 2,048",
     "sampled by frequency": "sampled by frequency, 512",
     "sampled 2048 by frequency": "sampled by frequency, 2,048",
+    "in-batch": "in-batch negatives, corrected",
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
