@@ -119,7 +119,8 @@ def seconds_block(records: Records) -> str:
     curves = [figure(seconds_stage(task), f"Score against seconds, {task_parts.TITLES[task]}") for task in measured]
     return block(
         as_markdown(task_parts.verdict_table(verdicts(records, TASKS, PER_STEP))),
-        as_markdown(task_parts.summary_table(records, TASKS)),
+        as_markdown(task_parts.near_best_table(records, TASKS)),
+        as_markdown(task_parts.ahead_table(records, TASKS)),
         f"{machine_in_words(records)}, one run at a time; tables at every tenth of the time are on the {PAGE}.",
         *curves,
     )

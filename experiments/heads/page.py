@@ -37,11 +37,11 @@ def make_page(records: Records, folder: Path) -> Page:
         return Section(title, text, parts(), short)
 
     sections = [
-        section("learning", "Step by step: what a head learns of few classes", LEARNING,
-                lambda: [figures.draw_learning(records, folder), tables.learning_table(records)]),
         verdict_section(records),
         *(section(seconds_stage(task), task_parts.TITLES[task], task_parts.TEXTS[task],
                   partial(task_part, records, task, folder)) for task in TASKS),
+        section("learning", "Step by step: what a head learns of few classes", LEARNING,
+                lambda: [figures.draw_learning(records, folder), tables.learning_table(records)]),
         section("steps", "Step times: a head alone", STEPS,
                 lambda: [figures.draw_steps(records, folder), tables.steps_table(records),
                          tables.parts_table(records, "steps", tables.middle_size(records))]),
@@ -71,16 +71,15 @@ def verdict_section(records: Records) -> Section:
     if not any(records.done(stage=stage, kind="result") for stage in stages):
         return Section(title, f"{SECONDS}\n\nNot run yet: stages `{'`, `'.join(stages)}`.", short=short)
     found = verdicts(records, TASKS, PER_STEP)
-    parts = [task_parts.verdict_table(found), task_parts.summary_table(records, TASKS),
-             task_parts.per_step_table(records, PER_STEP)]  # fmt: skip
+    parts = [task_parts.verdict_table(found), task_parts.near_best_table(records, TASKS),
+             task_parts.ahead_table(records, TASKS), task_parts.per_step_table(records, PER_STEP)]  # fmt: skip
     return Section(title, SECONDS, parts, short)
 
 
 def task_part(records: Records, task: str, folder: Path) -> Parts:
     """Return figure and tables of a task."""
-    end = task_parts.end_table(records, task)
-    shown: Parts = [task_parts.draw_seconds(records, task, folder), task_parts.tenths_table(records, task)]
-    return [*shown, end] if end else shown
+    return [task_parts.draw_seconds(records, task, folder), task_parts.tenths_table(records, task),
+            task_parts.end_table(records, task)]  # fmt: skip
 
 
 LEARNING = (

@@ -12,6 +12,7 @@ from experiments.heads.sizes import per_step_stage, seconds_stage
 from experiments.heads.tables import NAMES, least_to_most
 from experiments.heads.verdicts import (
     LEAST_PER_STEP,
+    MOST_TIME,
     OURS,
     Runs,
     Verdict,
@@ -55,7 +56,7 @@ def draw_seconds(records: Records, task: str, folder: Path) -> Figure:
     runs = runs_by_head(records, stage)
     figure, (axis,) = canvas(1, width=9.5, height=5)
     lines = []
-    for head in sorted(runs, key=list(LOOKS).index):
+    for head in in_order(runs):
         seconds, means = zip((0.0, 0.0), *mean_against_time(runs[head]), strict=True)
         lines.append(line_of(head, seconds, means))
         scores = tenths(runs[head])
@@ -73,65 +74,90 @@ def draw_seconds(records: Records, task: str, folder: Path) -> Figure:
 
 
 def tenths_table(records: Records, task: str) -> Table:
-    """Return the mean score at every tenth of the time, with the chosen rate and the steps that were made."""
+    """Return the mean score at every tenth of the time."""
     runs = runs_by_head(records, seconds_stage(task))
-    some = runs[next(iter(runs))][0]
-    places = [some["budget"] * (place + 1) / len(some["curve"]) for place in range(len(some["curve"]))]
-    rows = []
-    for head in sorted(runs, key=list(LOOKS).index):
-        steps, seconds = (mean(run[name] for run in runs[head]) for name in ("steps", "seconds"))
-        means = [percent(mean(values)) for values in tenths(runs[head])]
-        ends = least_to_most([run["score"] for run in runs[head]])
-        rows.append([NAMES[head], f"{runs[head][0]['rate']:.2g}", whole(steps), number(1000 * seconds / steps), *means,
-                     ends])  # fmt: skip
-    columns = ["head", "rate", "steps", "ms per step", *(f"{place:g} s" for place in places), "at the end, seeds"]
+    seconds = [place for place, _ in mean_against_time(next(iter(runs.values())))]
+    rows = [
+        [LOOKS[head][2], *(percent(score) for _, score in mean_against_time(runs[head]))] for head in in_order(runs)
+    ]
+    columns = ["seconds", *(f"{place:.3g}" for place in seconds)]
     return Table(columns, rows, "Mean of the seeds after so many seconds.", emphasised=_ours(runs))
 
 
-def end_table(records: Records, task: str) -> Table | None:
-    """Return the metrics over what else the end was judged by, if there is such."""
-    runs = {head: found for head, found in runs_by_head(records, seconds_stage(task)).items()
-            if all(run.get("at_the_end") for run in found)}  # fmt: skip
-    if not runs:
-        return None
-    first = next(iter(runs.values()))[0]["at_the_end"]
-    measured = [(tests, metric) for tests, metrics in first.items() for metric in metrics]
-    rows = [
-        [NAMES[head], *(percent(mean(run["at_the_end"][tests][metric] for run in runs[head])) for tests, metric in
-                        measured)]
-        for head in sorted(runs, key=list(LOOKS).index)
-    ]  # fmt: skip
-    columns = ["at the end", *(f"{metric}, {tests}" for tests, metric in measured)]
-    return Table(columns, rows, "Mean of the seeds at the end of the time.", emphasised=_ours(runs))
+def end_table(records: Records, task: str) -> Table:
+    """Return how every head ended: its rate, its steps, its score, and what else the end was judged by."""
+    runs = runs_by_head(records, seconds_stage(task))
+    judged: dict[str, Record] = next(
+        (run["at_the_end"] for found in runs.values() for run in found if run.get("at_the_end")), {}
+    )
+    others = [(tests, metric) for tests, metrics in judged.items() for metric in metrics]
+    rows = []
+    for head in in_order(runs):
+        found = runs[head]
+        steps, seconds, score = (mean(run[name] for run in found) for name in ("steps", "seconds", "score"))
+        more = [percent(mean(run["at_the_end"][tests][metric] for run in found)) if
+                all(run.get("at_the_end") for run in found) else ABSENT for tests, metric in others]  # fmt: skip
+        rows.append([NAMES[head], f"{found[0]['rate']:.2g}", whole(steps), number(1000 * seconds / steps),
+                     percent(score), least_to_most([run["score"] for run in found]), *more])  # fmt: skip
+    columns = ["head", "rate", "steps", "ms per step", "at the end", "of the seeds",
+               *(f"{metric}, {tests}" for tests, metric in others)]  # fmt: skip
+    return Table(columns, rows, "At the end of the time, means of the seeds.", emphasised=_ours(runs))
+
+
+def in_order(runs: Runs) -> list[str]:
+    """Return the heads in the order of all tables and figures."""
+    return sorted(runs, key=list(LOOKS).index)
 
 
 def _ours(runs: Runs) -> set[int]:
-    return {place for place, head in enumerate(sorted(runs, key=list(LOOKS).index)) if head == OURS}
+    return {place for place, head in enumerate(in_order(runs)) if head == OURS}
 
 
-def summary_table(records: Records, tasks: list[str]) -> Table:
-    """Return for each task: the end, seconds to 95% of the best final score, and whether ours is behind somewhere."""
+def near_best_table(records: Records, tasks: list[str]) -> Table:
+    """Return for each task the seconds to 95% of the best final score, ours and those of the best other head."""
+    rows = []
+    for task in tasks:
+        soon = time_to_near_best(runs_by_head(records, seconds_stage(task)))
+        if soon is None:
+            rows.append([short(task), *[ABSENT] * 4, _why_not(records, task)])
+            continue
+        bound = "< " if soon.other is None else ""
+        other = f" ({LOOKS[soon.other_head][2]})" if soon.other_head else ""
+        rows.append([
+            short(task), percent(soon.level), _seconds(soon.ours), f"{_seconds(soon.other)}{other}",
+            ABSENT if soon.ratio is None else f"{bound}{soon.ratio:.2f}×", YES_OR_NO[soon.in_time],
+        ])  # fmt: skip
+    columns = ["task", "95% of the best", "candidate, seconds to it", "best other, seconds to it", "ratio",
+               f"at most {MOST_TIME}×"]  # fmt: skip
+    return Table(columns, rows, "Seconds to 95% of the best final score, on the means of the seeds.", "lrrrrl")
+
+
+def ahead_table(records: Records, tasks: list[str]) -> Table:
+    """Return for each task how ours and the best other head end, and where ours is behind."""
     rows = []
     for task in tasks:
         runs = runs_by_head(records, seconds_stage(task))
-        if OURS not in runs or len(runs) < 2:
-            reason = records.last(stage=seconds_stage(task), kind="missing")
-            rows.append([TITLES[task], *[ABSENT] * 6, f"left out: {reason['reason']}" if reason else YES_OR_NO[None]])
+        ahead = ahead_or_equal(runs)
+        if ahead is None:
+            rows.append([short(task), *[ABSENT] * 3, _why_not(records, task)])
             continue
         ends = {head: mean(run["score"] for run in found) for head, found in runs.items()}
         best = max((head for head in ends if head != OURS), key=ends.__getitem__)
-        soon = time_to_near_best(runs)
-        assert soon is not None
-        bound = "< " if soon.other is None else ""
-        rows.append([
-            TITLES[task], percent(ends[OURS]), f"{percent(ends[best])}, {LOOKS[best][2]}", _seconds(soon.ours),
-            f"{_seconds(soon.other)}, {LOOKS[soon.other_head][2]}" if soon.other_head else _seconds(None),
-            ABSENT if soon.ratio is None else f"{bound}{soon.ratio:.2f}×", _behind(runs),
-            YES_OR_NO[ahead_or_equal(runs)],
-        ])  # fmt: skip
-    columns = ["task", "candidate, at the end", "best other, at the end", "candidate, s to 95% of the best",
-               "best other, s to it", "ratio", "behind at tenths", "ahead or equal at every tenth"]  # fmt: skip
-    return Table(columns, rows, "Means of the seeds; behind: with every seed.", "lrrrrrll")
+        other = f"{percent(ends[best])} ({LOOKS[best][2]})"
+        rows.append([short(task), percent(ends[OURS]), other, _behind(runs), YES_OR_NO[ahead]])
+    columns = ["task", "candidate, at the end", "best other, at the end", "candidate is behind, at tenths of the time",
+               "ahead or equal"]  # fmt: skip
+    return Table(columns, rows, "Means of the seeds; behind: with every seed.", "lrrll")
+
+
+def short(task: str) -> str:
+    """Return a task's name in tables of all tasks."""
+    return TITLES[task].partition(":")[0]
+
+
+def _why_not(records: Records, task: str) -> str:
+    missing = records.last(stage=seconds_stage(task), kind="missing")
+    return f"left out: {missing['reason']}" if missing else YES_OR_NO[None]
 
 
 def _seconds(value: float | None) -> str:
@@ -163,13 +189,13 @@ def per_step_table(records: Records, tasks: list[str]) -> Table:
         runs = runs_by_head(records, per_step_stage(task))
         share = share_of_full(runs)
         if share is None:
-            rows.append([TITLES[task], *[ABSENT] * 5, YES_OR_NO[None]])
+            rows.append([short(task), *[ABSENT] * 5, YES_OR_NO[None]])
             continue
         some: Record = runs[OURS][0]
         ends = {head: [run["score"] for run in runs[head]] for head in (OURS, "full")}
         cells = [f"{percent(mean(ends[head]))} ({least_to_most(ends[head])})" for head in (OURS, "full")]
         faster = mean(run["seconds"] for run in runs["full"]) / mean(run["seconds"] for run in runs[OURS])
-        rows.append([TITLES[task], whole(some["budget_steps"]), *cells, percent(share), times(faster),
+        rows.append([short(task), whole(some["budget_steps"]), *cells, percent(share), times(faster),
                      YES_OR_NO[share >= LEAST_PER_STEP]])  # fmt: skip
     columns = ["task", "steps", "candidate (seeds)", "full softmax (seeds)", "of full softmax's", "its speed",
                "at least 99%"]  # fmt: skip
