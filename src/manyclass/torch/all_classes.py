@@ -14,6 +14,7 @@ from manyclass._topk import TopK
 from manyclass.torch.row_arrays import computed_in
 
 LOGITS_AT_ONCE = 1 << 24
+WIDENED_AT_ONCE = 1 << 20  # elements of 16-bit rows: they stay in the cache
 EXAMPLES_AT_ONCE = 256
 
 
@@ -122,7 +123,7 @@ def _pieces(input: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tupl
     """Yield (first class, logits of a run of classes)."""
     step = max(1, LOGITS_AT_ONCE // max(1, len(input)))
     if weight.dtype != input.dtype:
-        step = min(step, max(1, LOGITS_AT_ONCE // weight.shape[1]))
+        step = min(step, max(1, WIDENED_AT_ONCE // weight.shape[1]))
     for begin in range(0, len(weight), step):
         run = slice(begin, begin + step)
         yield begin, F.linear(input, weight[run].to(input.dtype), None if bias is None else bias[run].to(input.dtype))
