@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kClassBlock = 72;    // classes worked on together: whole tiles of every instruction set
 constexpr size_t kRowsAtOnce = 24;    // classes whose row gradients are made together
 constexpr size_t kExampleBlock = 96;  // examples, and panels of features, whose input gradients are made together
-constexpr size_t kFeaturePanels = 2;
+constexpr size_t kFeaturePanels = 4;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 size_t padded(size_t n) {
@@ -226,13 +226,10 @@ void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size
 void SharedStep::keep_rows(const float* const* rows, size_t features, size_t block) {
     const size_t width = padded(features), count = block_size(block);
     float* to = rows_.data() + block * kClassBlock * width;
-    for (size_t i = 0; i < count; ++i)
-        for (size_t at = 0; at < features; at += kPanel) {
-            float* const panel = to + at * count + i * kPanel;
-            const size_t n = std::min(kPanel, features - at);
-            std::memset(panel + n, 0, (kPanel - n) * sizeof(float));
-            std::memcpy(panel, rows[i] + at, n * sizeof(float));
-        }
+    for (size_t i = 0; i < count; ++i, to += width) {
+        std::memcpy(to, rows[i], features * sizeof(float));
+        std::fill(to + features, to + width, 0.0f);
+    }
 }
 
 // Writes the block's logits, plus log weights for softmax, -inf in place of the examples' own positives, whose logits
@@ -302,16 +299,23 @@ void SharedStep::logistic_block(const SharedLoss& loss, size_t block, Partial& p
 
 void SharedStep::input_gradients(const float* gradient, float* out, size_t threads) const {
     const Kernels& run = kernels();
-    const size_t panels = padded(features_) / kPanel, across = (panels + kFeaturePanels - 1) / kFeaturePanels;
+    const size_t width = padded(features_), panels = width / kPanel;
+    const size_t across = (panels + kFeaturePanels - 1) / kFeaturePanels;
     const size_t down = (examples_ + kExampleBlock - 1) / kExampleBlock;
     parallel_for(down * across, threads, [&](size_t task, size_t) {
         const size_t panel = task % across * kFeaturePanels, some = std::min(kFeaturePanels, panels - panel);
         const size_t begin = task / across * kExampleBlock, count = std::min(kExampleBlock, examples_ - begin);
         alignas(64) float sums[kExampleBlock][kFeaturePanels * kPanel] = {};
+        alignas(64) float panels_of_block[kFeaturePanels * kClassBlock * kPanel];
         for (size_t block = 0; block < blocks(); ++block) {
             const size_t first = block * kClassBlock, depth = block_size(block);
-            const float* rows = rows_.data() + first * padded(features_) + panel * depth * kPanel;
-            run.column_panels(logits_of(first) + begin, lanes_, count, rows, some, depth, sums[0],
+            for (size_t i = 0; i < depth; ++i) {
+                const float* row = rows_.data() + (first + i) * width + panel * kPanel;
+                if (block + 1 < blocks()) prefetch_row(row + kClassBlock * width, some * kPanel * sizeof(float));
+                for (size_t p = 0; p < some; ++p)
+                    std::memcpy(panels_of_block + (p * depth + i) * kPanel, row + p * kPanel, kPanel * sizeof(float));
+            }
+            run.column_panels(logits_of(first) + begin, lanes_, count, panels_of_block, some, depth, sums[0],
                               kFeaturePanels * kPanel);
         }
         const size_t at = panel * kPanel, n = std::min(some * kPanel, features_ - at);
@@ -335,7 +339,7 @@ void SharedStep::each_row_gradient(const float* gradient, const float* input, fl
     const float* const queries[] = {factors.data()};
     parallel_for(tasks, threads, [&](size_t task, size_t worker) {
         const size_t first = task * kRowsAtOnce, count = std::min(kRowsAtOnce, ids_.size() - first);
-        const float* lines[kRowsAtOnce];
+        const float* lines[kRowsAtOnce] = {};
         float* const own = scratch.data() + worker * kRowsAtOnce * width;
         for (size_t i = 0; i < count; ++i) {
             lines[i] = logits_of(first + i);

@@ -85,7 +85,7 @@ private:
     std::vector<uint32_t> starts_;  // where a class's pairs begin; one more than classes
     std::vector<Pair> pairs_;       // (example, positive), grouped by class
     AlignedFloats logits_;          // [classes][lanes]: logits, then gradients for them before those of the losses
-    AlignedFloats rows_;            // the classes' rows, by block as panels [features / kPanel][block][kPanel]
+    AlignedFloats rows_;            // [classes][features, padded]: the classes' rows as they were
 };
 
 }  // namespace manyclass

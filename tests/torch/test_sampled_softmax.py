@@ -13,10 +13,11 @@ from torch.nn import functional
 from manyclass import ConfigError, InputError, InputTypeError
 from manyclass.torch import all_classes as exact
 from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
+from manyclass.torch.class_targets import even_targets
 from manyclass.torch.row_optimizers import RowSGD
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.sampled_softmax import SampledSoftmax
-from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import sampled_classes
 
 CLASSES = 40

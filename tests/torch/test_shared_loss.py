@@ -7,9 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from manyclass.torch import shared_loss
+from manyclass.torch.class_targets import Targets, even_targets
 from manyclass.torch.row_optimizers import RowAdam, RowSGD
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.shared_loss import Targets, even_targets, shared_losses
+from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import StepClasses
 
 CLASSES = 60

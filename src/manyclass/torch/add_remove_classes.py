@@ -63,6 +63,8 @@ class ChangingClasses(RowHead):
                 lambda name, old, start: grown(old, new[name].to(old) if start is None else _filled(old, added, start)),
                 [optimizer] if optimizer else [],
             )
+            if self.class_weight is not None:
+                self.class_weight = torch.cat([self.class_weight, self.class_weight.new_ones(added)])
             self.num_classes = self.sampler.num_classes = first + added
             if self.names is not None:
                 self.names.extend(new_names)
@@ -94,12 +96,17 @@ class ChangingClasses(RowHead):
         stays[self.removed] = False
         kept = stays.nonzero()[:, 0]
         self.change_rows(lambda name, old, start: old[kept], [optimizer] if optimizer else [])
+        if self.class_weight is not None:
+            self.class_weight = self.class_weight[kept]
         self.num_classes = self.sampler.num_classes = len(kept)
         if self.names is not None:
             self.names = [self.names[old] for old in kept.tolist()]
         self._set_removed(RemovedClasses())
         self.index = self.index.unbuilt()
         return kept
+
+    def _removed_ids(self) -> Tensor | None:
+        return self.removed if len(self.removed) else None
 
     def _set_removed(self, removed: RemovedClasses) -> None:
         self.sampler.removed = self.index.removed = removed

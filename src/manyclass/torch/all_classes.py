@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._topk import TopK
+from manyclass.torch.class_targets import Targets
 from manyclass.torch.row_arrays import computed_in
 
 LOGITS_AT_ONCE = 1 << 24
@@ -18,24 +19,29 @@ WIDENED_AT_ONCE = 1 << 20  # elements of 16-bit rows: they stay in the cache
 EXAMPLES_AT_ONCE = 256
 
 
-def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor, *, logistic: bool = False) -> Tensor:
+def losses(
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    positives: Tensor,
+    *,
+    logistic: bool = False,
+    targets: Targets | None = None,
+) -> Tensor:
     """Return each example's loss, (examples,): dense gradients, no matrix of targets.
 
     input (examples, features); positives (examples, n) distinct ids, -1 where absent, the first one present.
-    Softmax: cross entropy against the uniform distribution over the positives. Logistic: binary cross entropy, summed
-    over all classes.
+    Softmax: cross entropy against the uniform distribution over the positives, or against `targets` over all classes.
+    Logistic: binary cross entropy, summed over all classes.
     """
     input = input.to(computed_in(weight.dtype))
     absent = positives < 0
     if weight.dtype != input.dtype:
-        if not torch.is_grad_enabled():
-            total = chosen_logits(input, weight, bias, positives).masked_fill(absent, 0).sum(1)
-            if logistic:
-                return -sum(F.logsigmoid(-logits).sum(1) for _, logits in _pieces(input, weight, bias)) - total
-            return log_normalizer(input, weight, bias) - total / (~absent).sum(1)
+        if targets is None and not torch.is_grad_enabled():
+            return _losses_by_pieces(input, weight, bias, positives, logistic)
         weight = weight.to(input.dtype)
     bias = None if bias is None else bias.to(input.dtype)
-    if not logistic and positives.shape[1] == 1:
+    if not logistic and targets is None and positives.shape[1] == 1:
         return F.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
     chosen = chosen_logits(input, weight, bias, positives)
     total = chosen.masked_fill(absent, 0).sum(1)
@@ -43,7 +49,29 @@ def losses(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor
         return -F.logsigmoid(-F.linear(input, weight, bias)).sum(1) - total
     # The cross entropy of one positive is log(normaliser) - its logit; exchange that logit for the positives' mean.
     first = F.linear_cross_entropy(input, weight, positives[:, 0], linear_bias=bias, reduction="none")
-    return first + chosen[:, 0] - total / (~absent).sum(1)
+    log_normalizer = first + chosen[:, 0]
+    if targets is None:
+        return log_normalizer - total / (~absent).sum(1)
+    shares = targets.shares.to(input.dtype)
+    if targets.spread is None:
+        return shares.sum(1) * log_normalizer - (shares * chosen.masked_fill(absent, 0)).sum(1)
+    # What is spread goes to all classes, and their logits add up before they are computed.
+    spread = targets.spread.to(input.dtype)
+    shares = shares - spread[positives.clamp_min(0)].masked_fill(absent, 0)
+    everywhere = input @ (spread @ weight)
+    if bias is not None:
+        everywhere = everywhere + (spread * bias.masked_fill(spread == 0, 0)).sum()
+    of_targets = (shares * chosen.masked_fill(absent, 0)).sum(1) + everywhere
+    return (shares.sum(1) + spread.sum()) * log_normalizer - of_targets
+
+
+def _losses_by_pieces(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor, logistic: bool) -> Tensor:
+    """Return the same without gradients, and without a wider copy of all rows."""
+    absent = positives < 0
+    total = chosen_logits(input, weight, bias, positives).masked_fill(absent, 0).sum(1)
+    if logistic:
+        return -sum(F.logsigmoid(-logits).sum(1) for _, logits in _pieces(input, weight, bias)) - total
+    return log_normalizer(input, weight, bias) - total / (~absent).sum(1)
 
 
 def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor) -> Tensor:

@@ -32,7 +32,7 @@ from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import (
     TYPICAL_BATCH,
     RecentClasses,
@@ -77,6 +77,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss. dtype=torch.bfloat16 halves the
         memory of rows and optimizer, with a float32 bias.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. Of softmax, as in CrossEntropyLoss, where
+        the latter is called `weight`. What is spread over all classes is estimated with the tail. New classes weigh 1.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     Every positive always counts, once.
@@ -109,6 +111,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
@@ -116,14 +120,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             raise InputTypeError(f"config is a {type(config).__name__}; pass a HashConfig")
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
-            budget={"config": config, "index": True, "normalize": bool(normalize)},
+            ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing, class_weight=class_weight,
+            device=device, dtype=dtype, budget={"config": config, "index": True, "normalize": bool(normalize)},
         )  # fmt: skip
         if isinstance(temperature, bool) or not isinstance(temperature, float | int) or not 0 < temperature < 1e30:
             raise ConfigError(f"temperature={temperature!r} is not a positive number; try 1.0")
         if config is not None:
             config.check_features(in_features)
-        self.output = checked_output(output)
+        self.output = checked_output(output, label_smoothing, class_weight)
         if candidates is None:
             candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
@@ -338,18 +342,20 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
-            return all_classes.losses(*layer.plain(x), positives, logistic=logistic)
+            targets = self._targets(positives) if self._weighs_targets else None
+            return all_classes.losses(*layer.plain(x), positives, logistic=logistic, targets=targets)
         again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
         learning = self.training and torch.is_grad_enabled() and again is None
         if learning:
             self.index.refresh(self.weight, self.bias)
         classes = self._step_classes(x, positives) if again is None else again
+        targets = self._targets(positives, classes.ids, classes.log_weights)
         if self.shared:
-            found = shared_losses(layer, x, classes, even_targets(positives, logistic), logistic=logistic)
+            found = shared_losses(layer, x, classes, targets, logistic=logistic)
             losses, pulled = found.losses, (classes.ids, found.pull)
         else:
             logits = layer.own_logits(x, classes.ids)
-            losses = own_losses(logits, classes, positives, logistic)
+            losses = own_losses(logits, classes, targets, logistic)
             pulled = classes.pulled(logits.detach(), positives)
         if learning:
             self._recent.keep(positives, classes)

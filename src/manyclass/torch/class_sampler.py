@@ -60,7 +60,7 @@ class ClassSampler:
             ids = (places * math.log(self.num_classes + 1)).exp().long() - 1
         ids = ids.clamp_(0, self.num_classes - 1)  # rounding may lead one too far
         classes, times = ids.unique(return_counts=True)
-        return Drawn(classes, times.double().log() - math.log(count) - self.log_probability(classes))
+        return Drawn(classes, times.double().log_() - math.log(count) - self.log_probability(classes))
 
     def draw_outside(self, members: Tensor, count: int) -> Drawn:
         """Return `count` draws, with replacement and all alike, from the classes that are not members.
@@ -68,14 +68,13 @@ class ClassSampler:
         members: (n,) distinct, ascending, none of them removed. Each class drawn stands for (classes outside) /
         count others per draw.
         """
-        outside = self._left - len(members)
+        outside = self._left - members.shape[0]
         if outside == 0 or count == 0:
             return Drawn(members[:0], torch.empty(0, dtype=torch.float64))
         drawn = torch.randint(outside, (count,), generator=self.generator)
-        before = self.removed.ranks_of(members) - torch.arange(len(members))  # outsiders that come before each member
-        ranks, times = (drawn + torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
-        classes = self.removed.ids_of(ranks)
-        return Drawn(classes, (times.double() * (outside / count)).log())
+        before = self.removed.ranks_of(members) - torch.arange(members.shape[0])  # outsiders before each member
+        ranks, times = drawn.add_(torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
+        return Drawn(self.removed.ids_of(ranks), (times.double() * (outside / count)).log_())
 
     def log_probability(self, classes: Tensor) -> Tensor:
         """Return the log probability, float64, that one draw gives each class."""

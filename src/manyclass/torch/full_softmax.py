@@ -24,6 +24,8 @@ class FullSoftmax(FromLinear, OutputHead):
         binary cross entropy summed over all classes.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. Of softmax, as in CrossEntropyLoss, where
+        the latter is called `weight`.
     device, dtype: of the parameters, as for nn.Linear.
     """
 
@@ -36,11 +38,16 @@ class FullSoftmax(FromLinear, OutputHead):
         output: Output = "softmax",
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
-        self.output = checked_output(output)
+        super().__init__(
+            in_features, num_classes, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing,
+            class_weight=class_weight,
+        )  # fmt: skip
+        self.output = checked_output(output, label_smoothing, class_weight)
         if torch.empty(0, device=device).device.type == "cpu":
             kind = torch.get_default_dtype() if dtype is None else dtype
             check_memory("FullSoftmax", (self.num_classes, self.in_features), kind, {"bias": bias, "index": False})
@@ -56,7 +63,9 @@ class FullSoftmax(FromLinear, OutputHead):
             nn.init.uniform_(self.bias, -bound, bound)
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
-        return all_classes.losses(input, self.weight, self.bias, positives, logistic=self.output == "logistic")
+        targets = self._targets(positives) if self._weighs_targets else None
+        logistic = self.output == "logistic"
+        return all_classes.losses(input, self.weight, self.bias, positives, logistic=logistic, targets=targets)
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         return all_classes.topk(input, self.weight, self.bias, k, logistic=self.output == "logistic")

@@ -10,6 +10,13 @@ from torch import Tensor, nn
 from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.torch.class_targets import (
+    Targets,
+    checked_class_weight,
+    checked_smoothing,
+    even_targets,
+    weighted_targets,
+)
 
 Reduction = Literal["mean", "sum", "none"]
 Output = Literal["softmax", "logistic"]
@@ -24,8 +31,17 @@ class OutputHead(nn.Module):
     `ignore_index`, and examples without any positive, do not count.
     """
 
+    class_weight: Tensor | None
+
     def __init__(
-        self, in_features: int, num_classes: int, *, ignore_index: int = -100, reduction: Reduction = "mean"
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        ignore_index: int = -100,
+        reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
     ) -> None:
         nn.Module.__init__(self)  # a head may have a second base that is a module
         self.in_features = check_count("in_features", in_features)
@@ -36,21 +52,25 @@ class OutputHead(nn.Module):
             raise InputTypeError(f"ignore_index={ignore_index!r} is not a whole number; try -100")
         self.ignore_index = ignore_index
         self.reduction = reduction
+        self.label_smoothing = checked_smoothing(label_smoothing)
+        weight = None if class_weight is None else checked_class_weight(class_weight, self.num_classes)
+        self.register_buffer("class_weight", weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Return the loss. Everything is checked before anything changes."""
         flat = self._flat(input)
         positives = self._positives(target, input.shape[:-1])
-        counted = (positives >= 0).any(1)
+        counted = (positives[:, :1] >= 0).any(1)  # the first one is there if any is
         everything = bool(counted.all())
-        if not counted.any():
+        if not len(flat) or not (everything or counted.any()):
             nothing = self._nothing(flat)
             return nothing if self.reduction != "none" else flat.new_zeros(input.shape[:-1]) + nothing
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(*((flat, positives) if everything else (flat[counted], positives[counted])))
         _check_overflow(flat, losses)
         if self.reduction == "mean":
-            return self._checked_loss(losses.mean())
+            one_each = self.class_weight is not None and target.shape == input.shape[:-1]
+            return self._checked_loss(self._weighted_mean(losses, positives[counted]) if one_each else losses.mean())
         if self.reduction == "sum":
             return self._checked_loss(losses.sum())
         if not everything:
@@ -111,6 +131,39 @@ class OutputHead(nn.Module):
         _check_overflow(flat, found)
         return found.reshape(*input.shape[:-1], found.shape[-1])
 
+    def _weighted_mean(self, losses: Tensor, positives: Tensor) -> Tensor:
+        """Return the sum by that of the targets' weights, as CrossEntropyLoss has it for one class per example."""
+        assert self.class_weight is not None
+        total = self.class_weight[positives[:, 0]].sum()
+        return losses.sum() / total if total > 0 else losses.sum() * 0
+
+    @property
+    def _weighs_targets(self) -> bool:
+        return bool(self.label_smoothing) or self.class_weight is not None
+
+    def _targets(self, positives: Tensor, ids: Tensor | None = None, log_weights: Tensor | None = None) -> Targets:
+        """Return what the examples should say over some classes, which may stand for others; over all without ids."""
+        if not self._weighs_targets:
+            return even_targets(positives, getattr(self, "output", "softmax") == "logistic")
+        removed = self._removed_ids()
+        gone = 0 if removed is None else len(removed)
+        every = torch.arange(self.num_classes) if ids is None else ids
+        smoothing, left = self.label_smoothing, self.num_classes - gone
+        targets = weighted_targets(positives, smoothing, self.class_weight, left, every, log_weights)
+        if ids is None and targets.spread is not None and removed is not None:
+            return targets._replace(spread=targets.spread.index_fill(0, removed, 0))
+        return targets
+
+    def _removed_ids(self) -> Tensor | None:
+        """Return the classes that are out of use, if there are any."""
+        return None
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        missing: list[str] = rest[2]
+        if f"{prefix}class_weight" in missing:  # a state dict of nn.Linear: the weights of this head stay
+            missing.remove(f"{prefix}class_weight")
+
     # What a head implements. input (examples, in_features), finite; positives (examples, n) padded with -1, at least
     # one per example, none twice.
 
@@ -161,7 +214,8 @@ class OutputHead(nn.Module):
         target = target.long()
         if target.shape == leading:
             ids = target.reshape(-1, 1)
-            ids = torch.where(ids == self.ignore_index, -1, self._check_ids("target", ids, also=self.ignore_index))
+            if not self._all_are_classes(ids):
+                ids = torch.where(ids == self.ignore_index, -1, self._check_ids("target", ids, also=self.ignore_index))
         elif target.dim() and target.shape[:-1] == leading:
             ids = target.reshape(-1, target.shape[-1])
             ids = torch.where(ids == self.ignore_index, -1, ids)
@@ -173,6 +227,13 @@ class OutputHead(nn.Module):
             expected = tuple(leading)
             raise InputError(f"target has shape {tuple(target.shape)}; expected {expected} or {(*expected, 'n')}")
         return ids
+
+    def _all_are_classes(self, ids: Tensor) -> bool:
+        """Return whether these are class ids, none of them `ignore_index`: in one look, as they mostly are."""
+        if not ids.numel() or 0 <= self.ignore_index < self.num_classes:
+            return False
+        low, high = ids.aminmax()
+        return int(low) >= 0 and int(high) < self.num_classes
 
     def _check_ids(self, name: str, ids: Tensor, also: int | None = None) -> Tensor:
         wrong = ((ids < 0) | (ids >= self.num_classes)) & (ids != also if also is not None else True)
@@ -206,6 +267,8 @@ def _squares_add_up(flat: Tensor) -> bool:
 
 def _check_overflow(flat: Tensor, outcome: Tensor) -> None:
     """Raise where inputs so large that float32 cannot hold their squares led to logits beyond it."""
+    if math.isfinite(outcome.detach().sum()):
+        return
     if not _squares_add_up(flat) and (outcome.isnan() | outcome.isposinf()).any():
         raise InputError("input gives logits beyond float32 with these rows; scale either down")
 
@@ -227,9 +290,11 @@ def _without(best: TopK[Tensor], left_out: Tensor, k: int) -> TopK[Tensor]:
     )
 
 
-def checked_output(output: Any) -> Output:
-    """Return the kind of output, "softmax" or "logistic", after a check."""
+def checked_output(output: Any, label_smoothing: float = 0.0, class_weight: Tensor | None = None) -> Output:
+    """Return the kind of output, "softmax" or "logistic", after a check with what belongs to softmax only."""
     if output not in get_args(Output):
         raise ConfigError(f"output={output!r} is unknown; choose 'softmax' or 'logistic'")
+    if output == "logistic" and (label_smoothing or class_weight is not None):
+        raise ConfigError("label_smoothing and class_weight belong to output='softmax'; leave them out for 'logistic'")
     checked: Output = output
     return checked

@@ -28,6 +28,7 @@ class HierarchicalSoftmax(RowHead):
     counts: how often each class occurs, whole numbers (num_classes,), zeros allowed: frequent classes get short paths.
         Without them the tree is balanced.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    class_weight: tensor (num_classes,) = None. As `weight` in CrossEntropyLoss; label smoothing would need every node.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     `topk` is exact: a best-first search, quick where the network is sure of
@@ -46,13 +47,14 @@ class HierarchicalSoftmax(RowHead):
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         num_rows = max(1, check_count("num_classes", num_classes) - 1)  # one class: a row that nothing reads
         super().__init__(
             in_features, num_classes, num_rows=num_rows, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, class_weight=class_weight, device=device, dtype=dtype,
         )  # fmt: skip
         self._counts = torch.ones(self.num_classes, dtype=torch.int64) if counts is None else self._checked(counts)
         self._tree: Any = None
@@ -71,7 +73,7 @@ class HierarchicalSoftmax(RowHead):
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         steps = self._steps(input.to(computed_in(self.weight.dtype)), positives)
-        return -steps.sum((1, 2)) / (positives >= 0).sum(1)
+        return -(steps.sum(2) * self._targets(positives).shares.to(steps.dtype)).sum(1)
 
     def _steps(self, input: Tensor, classes: Tensor) -> Tensor:
         """Return log probabilities of the answers on the paths to classes (examples, n): (examples, n, depth)."""

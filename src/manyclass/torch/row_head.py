@@ -42,6 +42,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         lr=0.1); schedulers take `head.row_optimizer`.
     ignore_index: int = -100. Targets with this value do not count.
     reduction: "mean" (default), "sum" or "none", as in torch.
+    label_smoothing, class_weight: as in CrossEntropyLoss, where the latter is called `weight`; for heads that offer it.
     device, dtype: of the parameters, as for nn.Linear. With torch.bfloat16 the rows take half the memory, and row
         optimizers round them by chance (row_optimizers.py); the bias stays float32.
     budget: further arguments of `memory_budget`, from a head that takes more memory than its rows.
@@ -60,11 +61,16 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
         budget: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(in_features, num_classes, ignore_index=ignore_index, reduction=reduction)
+        super().__init__(
+            in_features, num_classes, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing,
+            class_weight=class_weight,
+        )  # fmt: skip
         if row_update not in get_args(RowUpdateMode):
             raise ConfigError(f"row_update={row_update!r} is unknown; choose 'gradient', 'fused' or 'at_step'")
         if row_update != "gradient" and row_optimizer is None:

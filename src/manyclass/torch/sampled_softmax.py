@@ -17,7 +17,7 @@ from manyclass.torch.linear_conversion import FromLinear
 from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
-from manyclass.torch.shared_loss import even_targets, shared_losses
+from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import sampled_classes
 
 
@@ -30,6 +30,8 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         frequencies (num_classes,), where a class of frequency 0 is never a negative.
     seed: int = 0. Of the draws.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. As in CrossEntropyLoss, where the latter
+        is called `weight`; what is spread over all classes is estimated with the sample.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     The normaliser is estimated without bias: each draw counts 1 / (times expected), and a draw that is one of the
@@ -51,23 +53,27 @@ class SampledSoftmax(FromLinear, RowHead):  # type: ignore[misc]
         row_optimizer: MakeOptimizer | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
+        label_smoothing: float = 0.0,
+        class_weight: Tensor | None = None,
         device: Any = None,
         dtype: Any = None,
     ) -> None:
         super().__init__(
             in_features, num_classes, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
-            ignore_index=ignore_index, reduction=reduction, device=device, dtype=dtype,
+            ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing, class_weight=class_weight,
+            device=device, dtype=dtype,
         )  # fmt: skip
         self.samples = check_count("samples", samples)
         self.sampler = ClassSampler(self.num_classes, sampler, seed)
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if not self.training:
-            return all_classes.losses(input, self.weight, self.bias, positives)
+            targets = self._targets(positives) if self._weighs_targets else None
+            return all_classes.losses(input, self.weight, self.bias, positives, targets=targets)
         layer = ClassLayer(self.weight, self.bias, self._update)
         classes = sampled_classes(positives, self.sampler.draw(self.samples))
-        x = input.to(computed_in(self.weight.dtype))
-        return shared_losses(layer, x, classes, even_targets(positives)).losses
+        targets = self._targets(positives, classes.ids, classes.log_weights)
+        return shared_losses(layer, input.to(computed_in(self.weight.dtype)), classes, targets).losses
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:
         return all_classes.topk(input, self.weight, self.bias, k)

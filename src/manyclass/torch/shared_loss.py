@@ -13,30 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._backend import core
+from manyclass.torch.class_targets import Targets
 from manyclass.torch.row_arrays import array, computes_natively
 from manyclass.torch.row_gradients import RowReceiver
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.step_classes import StepClasses
-
-
-class Targets(NamedTuple):
-    """What the examples should say.
-
-    positives: (examples, n) ids, -1 where absent. shares: (examples, n), the share of each in the example's target.
-    spread: (classes,), the share of every class of the step that is not one of an example's positives; None: none.
-    """
-
-    positives: Tensor
-    shares: Tensor
-    spread: Tensor | None = None
-
-
-def even_targets(positives: Tensor, logistic: bool = False) -> Targets:
-    """Return the targets of examples whose positives share evenly; logistic: all of them are wanted whole."""
-    if positives.shape[1] == 1:
-        return Targets(positives, torch.ones(positives.shape, dtype=torch.float64))
-    present = (positives >= 0).double()
-    return Targets(positives, present if logistic else present / present.sum(1, keepdim=True))
 
 
 class SharedLosses(NamedTuple):
@@ -56,8 +37,7 @@ def shared_losses(
 ) -> SharedLosses:
     """Return the losses of examples x (examples, features) over shared classes.
 
-    A class that is one of an example's positives counts once in its normaliser, any other e^log_weight times; softmax
-    for more than one target is the cross entropy between them, times their sum.
+    A class that is one of an example's positives counts once in its normaliser, any other e^log_weight times.
     """
     weight, bias, ids, update, dense = layer.weight, layer.bias, classes.ids, layer.update, False
     native = computes_natively(x, weight, bias)

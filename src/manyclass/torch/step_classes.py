@@ -4,11 +4,13 @@ from collections import deque
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
+from manyclass.torch.class_targets import Targets
 
 RANKS_PER_PLACE = 2  # candidates of all examples that are looked at, for each place of the shared set
 TYPICAL_BATCH = 256  # examples: the index is configured before the first batch is seen
@@ -87,10 +89,37 @@ def shared_classes(found: Tensor, positives: Tensor, *, limit: int, tail: int, s
     by_rank = found.numpy().T.reshape(-1)
     distinct, first = np.unique(by_rank, return_index=True)
     best = by_rank[np.sort(first[distinct >= 0])[:limit]]
-    members = torch.from_numpy(np.union1d(best, positives[positives >= 0].numpy()))
-    drawn = sampler.draw_outside(members, tail)
-    ids, order = torch.cat([members, drawn.classes]).sort()
-    return StepClasses(ids, torch.cat([drawn.log_weights.new_zeros(len(members)), drawn.log_weights])[order])
+    return with_tail(np.union1d(best, present_ids(positives)), tail, sampler)
+
+
+def with_tail(members: npt.NDArray[np.int64], tail: int, sampler: ClassSampler) -> StepClasses:
+    """Return members, distinct and ascending, that stand for themselves, and draws that stand for all others."""
+    drawn = sampler.draw_outside(torch.from_numpy(members), tail)
+    return _merged(members, 0.0, drawn)
+
+
+def sampled_classes(positives: Tensor, drawn: Drawn) -> StepClasses:
+    """Return drawn classes and all positives; those that were not drawn count for their own examples only."""
+    known = drawn.classes.numpy()
+    ids = np.unique(present_ids(positives))
+    undrawn = known[np.searchsorted(known, ids).clip(max=len(known) - 1)] != ids
+    return _merged(ids[undrawn], -np.inf, drawn)
+
+
+def present_ids(positives: Tensor) -> npt.NDArray[np.int64]:
+    """Return the ids that are there, of positives padded with -1."""
+    ids: npt.NDArray[np.int64] = positives.numpy().reshape(-1)
+    return ids if positives.shape[1:] == (1,) else ids[ids >= 0]
+
+
+def _merged(ids: npt.NDArray[np.int64], log_weight: float, drawn: Drawn) -> StepClasses:
+    """Return ids of one log weight and drawn classes, both ascending and no class in both, as one ascending list."""
+    places = np.searchsorted(ids, drawn.classes.numpy()) + np.arange(len(drawn.classes))
+    others = np.ones(len(ids) + len(places), np.bool_)
+    others[places] = False
+    merged, log_weights = np.empty(len(others), np.int64), np.full(len(others), log_weight)
+    merged[places], merged[others], log_weights[places] = drawn.classes.numpy(), ids, drawn.log_weights.numpy()
+    return StepClasses(torch.from_numpy(merged), torch.from_numpy(log_weights))
 
 
 def own_classes(found: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler) -> StepClasses:
@@ -104,21 +133,22 @@ def own_classes(found: Tensor, positives: Tensor, *, tail: int, sampler: ClassSa
     return StepClasses(ids, log_weights)
 
 
-def own_losses(logits: Tensor, classes: StepClasses, positives: Tensor, logistic: bool) -> Tensor:
+def own_losses(logits: Tensor, classes: StepClasses, targets: Targets, logistic: bool) -> Tensor:
     """Return the losses over each example's own classes, whose positives come first."""
-    log_weights = classes.log_weights.to(logits.dtype)
-    of_positives = logits[:, : positives.shape[1]].masked_fill(positives < 0, 0).sum(1)
+    log_weights, shares, width = (
+        classes.log_weights.to(logits.dtype),
+        targets.shares.to(logits.dtype),
+        targets[0].shape[1],
+    )
+    of_targets = (shares * logits[:, :width].masked_fill(targets.positives < 0, 0)).sum(1)
     if logistic:
-        return (F.softplus(logits) * log_weights.exp()).sum(1) - of_positives
-    return (logits + log_weights).logsumexp(1) - of_positives / (positives >= 0).sum(1)
-
-
-def sampled_classes(positives: Tensor, drawn: Drawn) -> StepClasses:
-    """Return drawn classes and all positives; those that were not drawn count for their own examples only."""
-    ids = torch.cat([positives[positives >= 0], drawn.classes]).unique()
-    log_weights = torch.full(ids.shape, -torch.inf, dtype=torch.float64)
-    log_weights[torch.searchsorted(ids, drawn.classes)] = drawn.log_weights
-    return StepClasses(ids, log_weights)
+        return (F.softplus(logits) * log_weights.exp()).sum(1) - of_targets
+    mass = shares.sum(1)
+    if targets.spread is not None:
+        spread = targets.spread[:, width:].to(logits.dtype)
+        of_targets = of_targets + (spread * logits[:, width:].masked_fill(classes.ids[:, width:] < 0, 0)).sum(1)
+        mass = mass + spread.sum(1)
+    return mass * (logits + log_weights).logsumexp(1) - of_targets
 
 
 def sampled_outside(ids: Tensor, samples: int, sampler: ClassSampler) -> tuple[Tensor, Tensor]:
