@@ -15,6 +15,7 @@ from manyclass.torch.class_targets import Targets
 from manyclass.torch.row_arrays import computed_in
 
 LOGITS_AT_ONCE = 1 << 24
+WIDENED_AT_ONCE = 1 << 20  # elements of 16-bit rows: they stay in the cache
 EXAMPLES_AT_ONCE = 256
 
 
@@ -37,10 +38,7 @@ def losses(
     absent = positives < 0
     if weight.dtype != input.dtype:
         if targets is None and not torch.is_grad_enabled():
-            total = chosen_logits(input, weight, bias, positives).masked_fill(absent, 0).sum(1)
-            if logistic:
-                return -sum(F.logsigmoid(-logits).sum(1) for _, logits in _pieces(input, weight, bias)) - total
-            return log_normalizer(input, weight, bias) - total / (~absent).sum(1)
+            return _losses_by_pieces(input, weight, bias, positives, logistic)
         weight = weight.to(input.dtype)
     bias = None if bias is None else bias.to(input.dtype)
     if not logistic and targets is None and positives.shape[1] == 1:
@@ -65,6 +63,15 @@ def losses(
         everywhere = everywhere + (spread * bias.masked_fill(spread == 0, 0)).sum()
     of_targets = (shares * chosen.masked_fill(absent, 0)).sum(1) + everywhere
     return (shares.sum(1) + spread.sum()) * log_sums - of_targets
+
+
+def _losses_by_pieces(input: Tensor, weight: Tensor, bias: Tensor | None, positives: Tensor, logistic: bool) -> Tensor:
+    """Return the same without gradients, and without a wider copy of all rows."""
+    absent = positives < 0
+    total = chosen_logits(input, weight, bias, positives).masked_fill(absent, 0).sum(1)
+    if logistic:
+        return -sum(F.logsigmoid(-logits).sum(1) for _, logits in _pieces(input, weight, bias)) - total
+    return log_normalizer(input, weight, bias) - total / (~absent).sum(1)
 
 
 def chosen_logits(input: Tensor, weight: Tensor, bias: Tensor | None, classes: Tensor) -> Tensor:
@@ -144,7 +151,7 @@ def _pieces(input: Tensor, weight: Tensor, bias: Tensor | None) -> Iterator[tupl
     """Yield (first class, logits of a run of classes)."""
     step = max(1, LOGITS_AT_ONCE // max(1, len(input)))
     if weight.dtype != input.dtype:
-        step = min(step, max(1, LOGITS_AT_ONCE // weight.shape[1]))
+        step = min(step, max(1, WIDENED_AT_ONCE // weight.shape[1]))
     for begin in range(0, len(weight), step):
         run = slice(begin, begin + step)
         yield begin, F.linear(input, weight[run].to(input.dtype), None if bias is None else bias[run].to(input.dtype))

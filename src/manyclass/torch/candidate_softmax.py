@@ -85,10 +85,10 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         classes, by which mining knows what it is worth; 0: never, and it goes on as often as it may. See `head.meter`.
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
-    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. Of softmax, as in CrossEntropyLoss, where
-        the latter is called `weight`. What is spread over all classes is estimated with the tail. New classes weigh 1.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss. dtype=torch.bfloat16 halves the
         memory of rows and optimizer, with a float32 bias.
+    label_smoothing, class_weight: float = 0.0, tensor (num_classes,) = None. Of softmax, as in CrossEntropyLoss, where
+        the latter is called `weight`. What is spread over all classes is estimated with the tail. New classes weigh 1.
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     Every positive always counts, once.

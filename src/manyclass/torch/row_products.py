@@ -16,7 +16,7 @@ from manyclass._backend import core
 from manyclass.torch.row_arrays import array, computed_in, computes_natively
 from manyclass.torch.row_gradients import RowReceiver, RowUpdate, sparse_rows
 
-SLICE_ELEMENTS = 2**26  # rows that are widened at a time where all classes are computed: 256 MiB
+SLICE_ELEMENTS = 2**20  # of rows that are widened at a time where all classes are computed: they stay in the cache
 
 
 class ClassLayer(NamedTuple):
@@ -46,14 +46,15 @@ class ClassLayer(NamedTuple):
     @torch.no_grad()
     def all_logits(self, x: Tensor) -> Tensor:
         """Return logits of all classes, (examples, classes), without gradients and without a wider copy of all rows."""
-        step = max(1, SLICE_ELEMENTS // self.weight.shape[1])
-        parts = []
+        as_they_are = self.weight.dtype == x.dtype and not self.unit_rows
+        step = max(1, len(self.weight) if as_they_are else SLICE_ELEMENTS // self.weight.shape[1])
+        logits = x.new_empty(len(x), len(self.weight))
         for begin in range(0, len(self.weight), step):
-            bias = None if self.bias is None else self.bias[begin : begin + step]
-            part = self._replace(weight=self.weight[begin : begin + step], bias=bias, update=None, removed=None)
+            end = begin + step
+            bias = None if self.bias is None else self.bias[begin:end]
+            part = self._replace(weight=self.weight[begin:end], bias=bias, update=None, removed=None)
             inputs, weight, bias = part.plain(x)
-            parts.append(F.linear(inputs, weight.to(x.dtype), bias))
-        logits = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+            logits[:, begin:end] = F.linear(inputs, weight.to(x.dtype), bias)
         return logits if self.removed is None else logits.index_fill_(1, self.removed, -torch.inf)
 
     def plain(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
