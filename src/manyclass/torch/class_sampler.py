@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from manyclass._backend import core
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch.removed_classes import RemovedClasses
 
@@ -59,7 +60,7 @@ class ClassSampler:
         else:
             ids = (places * math.log(self.num_classes + 1)).exp().long() - 1
         ids = ids.clamp_(0, self.num_classes - 1)  # rounding may lead one too far
-        classes, times = ids.unique(return_counts=True)
+        classes, times = _counted(ids, ids[:0])
         return Drawn(classes, times.double().log_() - math.log(count) - self.log_probability(classes))
 
     def draw_outside(self, members: Tensor, count: int) -> Drawn:
@@ -72,8 +73,7 @@ class ClassSampler:
         if outside == 0 or count == 0:
             return Drawn(members[:0], torch.empty(0, dtype=torch.float64))
         drawn = torch.randint(outside, (count,), generator=self.generator)
-        before = self.removed.ranks_of(members) - torch.arange(members.shape[0])  # outsiders before each member
-        ranks, times = drawn.add_(torch.searchsorted(before, drawn, right=True)).unique(return_counts=True)
+        ranks, times = _counted(drawn, self.removed.ranks_of(members))
         return Drawn(self.removed.ids_of(ranks), (times.double() * (outside / count)).log_())
 
     def log_probability(self, classes: Tensor) -> Tensor:
@@ -84,6 +84,12 @@ class ClassSampler:
         if self.name == "uniform":
             return torch.full(classes.shape, -math.log(self._left), dtype=torch.float64)
         return torch.log1p(1 / (classes.double() + 1)).log() - math.log(math.log(self.num_classes + 1))
+
+
+def _counted(draws: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct ids, ascending, that draws among those that are not members give, and how often."""
+    distinct, times = core().counted_ids(draws.numpy(), members.numpy())
+    return torch.from_numpy(distinct), torch.from_numpy(times)
 
 
 def already_there(ids: Tensor, drawn: Tensor) -> Tensor:

@@ -82,7 +82,8 @@ def native_floats(*tensors: Tensor | None) -> bool:
 
 def array(tensor: Tensor) -> Any:
     """Return a NumPy view of a CPU tensor, contiguous."""
-    return tensor.detach().contiguous().numpy()
+    tensor = tensor.detach() if tensor.requires_grad else tensor
+    return tensor.contiguous().numpy()
 
 
 def sparse_rows(ids: Tensor, values: Tensor, like: Tensor) -> Tensor:
