@@ -12,6 +12,7 @@ void bind_index(nb::module_& m);
 void bind_row_products(nb::module_& m);
 void bind_row_update(nb::module_& m);
 void bind_shared_step(nb::module_& m);
+void bind_step_classes(nb::module_& m);
 void bind_class_tree(nb::module_& m);
 
 namespace {
@@ -51,5 +52,6 @@ NB_MODULE(_native, m) {
     bind_row_products(m);
     bind_row_update(m);
     bind_shared_step(m);
+    bind_step_classes(m);
     bind_class_tree(m);
 }

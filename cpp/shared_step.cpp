@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <stdexcept>
 
 #include "prefetch.h"
 #include "thread_pool.h"
@@ -96,8 +97,9 @@ SharedStep::SharedStep(const int64_t* ids, size_t classes, const int64_t* positi
     std::vector<uint32_t> places(examples * width);
     for (size_t slot = 0; slot < places.size(); ++slot) {
         if (positives[slot] < 0) continue;
-        places[slot] =
-            static_cast<uint32_t>(std::lower_bound(ids_.begin(), ids_.end(), positives[slot]) - ids_.begin());
+        const auto at = std::lower_bound(ids_.begin(), ids_.end(), positives[slot]);
+        if (at == ids_.end() || *at != positives[slot]) throw std::invalid_argument("a positive is not among the ids");
+        places[slot] = static_cast<uint32_t>(at - ids_.begin());
         ++starts_[places[slot] + 1];
     }
     for (size_t place = 0; place < classes; ++place) starts_[place + 1] += starts_[place];

@@ -41,7 +41,8 @@ struct SharedResult {
 
 class SharedStep {
 public:
-    // ids [classes], ascending; positives [examples][width], each among the ids, negative where there is none.
+    // ids [classes], ascending; positives [examples][width], negative where there is none; one that is not among the
+    // ids throws std::invalid_argument.
     SharedStep(const int64_t* ids, size_t classes, const int64_t* positives, size_t examples, size_t width);
 
     size_t classes() const { return ids_.size(); }

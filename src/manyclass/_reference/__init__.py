@@ -10,7 +10,7 @@ core's. The floating point on the way to them is spelled out in the core's order
 - exact_logits: logits and log probabilities of the candidates
 - index: all of these as one index, with the native class's methods
 - row_products, row_update: the products of training, and the steps of the row optimizers
-- shared_step: a training step in which all examples compute the same classes
+- step_classes, shared_step: a training step in which all examples compute the same classes
 - class_tree: Huffman's tree behind hierarchical softmax
 - vector_math: sums in the core's order
 """
@@ -20,5 +20,15 @@ from manyclass._reference.index import Index, SearchStatus
 from manyclass._reference.row_products import ChosenRows
 from manyclass._reference.row_update import update_rows
 from manyclass._reference.shared_step import SharedStep
+from manyclass._reference.step_classes import counted_ids, merged_classes
 
-__all__ = ["ChosenRows", "ClassTree", "Index", "SearchStatus", "SharedStep", "update_rows"]
+__all__ = [
+    "ChosenRows",
+    "ClassTree",
+    "Index",
+    "SearchStatus",
+    "SharedStep",
+    "counted_ids",
+    "merged_classes",
+    "update_rows",
+]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from manyclass._backend import core
 from manyclass.errors import ConfigError
 from manyclass.torch.class_distributions import ByFrequency, Counted, Distribution, LogUniform, Uniform
 from manyclass.torch.class_frequencies import checked_frequencies, smoothed
@@ -95,7 +96,7 @@ class ClassSampler:
         ids = self.distribution.at(places)
         if self.distribution is not self._uniform:  # a draw of what is gone is no draw of another: it is dropped
             ids = ids[(ids >= 0) & ~self.removed.holds(ids)]
-        classes, times = ids.unique(return_counts=True)
+        classes, times = _counted(ids, ids[:0])
         return Drawn(classes, times.double().log_() - math.log(count) - self.log_probability(classes))
 
     def all_or_drawn(self, count: int) -> Drawn:
@@ -122,13 +123,18 @@ class ClassSampler:
             there = already_there(members[None], drawn.classes)[0]
             return Drawn(drawn.classes[~there], drawn.log_weights[~there])
         ranks = torch.randint(outside, (count,), generator=self.generator)
-        before = self.removed.ranks_of(members) - torch.arange(len(members))  # outsiders that come before each member
-        ranks, times = (ranks + torch.searchsorted(before, ranks, right=True)).unique(return_counts=True)
-        return Drawn(self.removed.ids_of(ranks), (times.double() * (outside / count)).log())
+        ranks, times = _counted(ranks, self.removed.ranks_of(members))
+        return Drawn(self.removed.ids_of(ranks), (times.double() * (outside / count)).log_())
 
     def log_probability(self, classes: Tensor) -> Tensor:
         """Return the log probability, float64, that one draw gives each class."""
         return self.distribution.log_probability(classes)
+
+
+def _counted(draws: Tensor, members: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the distinct ids, ascending, that draws among those that are not members give, and how often."""
+    distinct, times = core().counted_ids(draws.numpy(), members.numpy())
+    return torch.from_numpy(distinct), torch.from_numpy(times)
 
 
 def already_there(ids: Tensor, drawn: Tensor) -> Tensor:

@@ -247,7 +247,8 @@ class OutputHead(nn.Module):
         return ids
 
     def _check_weights(self) -> None:
-        device = next(iter(self.parameters())).device
+        weight = self._parameters.get("weight")  # absent where it is parametrized
+        device = (next(self.parameters()) if weight is None else weight).device
         if device.type != "cpu":
             way_out = "to_empty(device='cpu') and load or reset_parameters()" if device.type == "meta" else "cpu()"
             raise InputError(f"the head's weight is on {device}; this head computes on the CPU: {way_out}")
@@ -267,7 +268,8 @@ def reshaped(best: TopK[Tensor], shape: tuple[int, ...]) -> TopK[Tensor]:
 
 
 def _squares_add_up(flat: Tensor) -> bool:
-    return math.isfinite(flat.detach().float().square().sum())
+    values = flat.detach().reshape(-1).float()
+    return math.isfinite(torch.dot(values, values))
 
 
 def _check_overflow(flat: Tensor, outcome: Tensor) -> None:

@@ -143,7 +143,7 @@ class RowSteps(torch.optim.Optimizer):
                             "dimensions; rows need exactly one: build it with indices of shape (1, n)"
                         )
                     ids, values = _distinct_rows(gradient)
-                    _check_rows(parameter, ids, values)
+                    _check_rows(parameter, ids, values, ordered=True)
                     found[parameter] = (ids, values)
         return found
 
@@ -233,7 +233,7 @@ def _check_parameter(parameter: Tensor) -> None:
         )
 
 
-def _check_rows(parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
+def _check_rows(parameter: Tensor, ids: Tensor, gradient: Tensor, ordered: bool = False) -> None:
     if ids.dtype != torch.int64 or ids.ndim != 1:
         raise InputTypeError(f"ids are {ids.dtype} of shape {tuple(ids.shape)}; row ids are torch.int64 of shape (n,)")
     if gradient.dtype not in (parameter.dtype, torch.float32):
@@ -250,7 +250,7 @@ def _check_rows(parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         raise InputError(f"gradient has shape {tuple(gradient.shape)}; expected {expected}: one row per id")
     if not len(ids):
         return
-    if (ids[1:] <= ids[:-1]).any():
+    if not ordered and (ids[1:] <= ids[:-1]).any():
         raise InputError("ids are not strictly ascending; sort them and add up the gradients of equal ids first")
     low, high = int(ids[0]), int(ids[-1])
     if low < 0 or high >= len(parameter):

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from manyclass._backend import core
 from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 from manyclass.torch.class_targets import Targets
 
@@ -77,38 +78,24 @@ def shared_classes(hard: Tensor, positives: Tensor, *, tail: int, sampler: Class
 
     hard: ids of any shape, -1 where absent. tail: how many random classes stand for all that are not in the set.
     """
-    members = np.unique(np.concatenate([hard.numpy().reshape(-1), present_ids(positives)]))
-    return with_tail(members[1:] if len(members) and members[0] < 0 else members, tail, sampler)
+    given = positives.numpy().reshape(-1)
+    members, _ = core().counted_ids(np.concatenate([hard.numpy().reshape(-1), given]), given[:0])
+    return with_tail(members, tail, sampler)
 
 
 def with_tail(members: npt.NDArray[np.int64], tail: int, sampler: ClassSampler) -> StepClasses:
     """Return members, distinct and ascending, that stand for themselves, and draws that stand for all others."""
-    drawn = sampler.draw_outside(torch.from_numpy(members), tail)
-    return _merged(members, 0.0, drawn)
+    return _merged(members, 0.0, sampler.draw_outside(torch.from_numpy(members), tail))
 
 
 def sampled_classes(positives: Tensor, drawn: Drawn) -> StepClasses:
     """Return drawn classes and all positives; those that were not drawn count for their own examples only."""
-    known = drawn.classes.numpy()
-    ids = np.unique(present_ids(positives))
-    undrawn = known[np.searchsorted(known, ids).clip(max=len(known) - 1)] != ids
-    return _merged(ids[undrawn], -np.inf, drawn)
+    return _merged(positives.numpy().reshape(-1), -torch.inf, drawn)
 
 
-def present_ids(positives: Tensor) -> npt.NDArray[np.int64]:
-    """Return the ids that are there, of positives padded with -1."""
-    ids: npt.NDArray[np.int64] = positives.numpy().reshape(-1)
-    return ids if positives.shape[1:] == (1,) else ids[ids >= 0]
-
-
-def _merged(ids: npt.NDArray[np.int64], log_weight: float, drawn: Drawn) -> StepClasses:
-    """Return ids of one log weight and drawn classes, both ascending and no class in both, as one ascending list."""
-    places = np.searchsorted(ids, drawn.classes.numpy()) + np.arange(len(drawn.classes))
-    others = np.ones(len(ids) + len(places), np.bool_)
-    others[places] = False
-    merged, log_weights = np.empty(len(others), np.int64), np.full(len(others), log_weight)
-    merged[places], merged[others], log_weights[places] = drawn.classes.numpy(), ids, drawn.log_weights.numpy()
-    return StepClasses(torch.from_numpy(merged), torch.from_numpy(log_weights))
+def _merged(given: npt.NDArray[np.int64], log_weight: float, drawn: Drawn) -> StepClasses:
+    ids, log_weights = core().merged_classes(given, log_weight, drawn.classes.numpy(), drawn.log_weights.numpy())
+    return StepClasses(torch.from_numpy(ids), torch.from_numpy(log_weights))
 
 
 def own_classes(found: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler) -> StepClasses:
