@@ -63,10 +63,10 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     shared: bool = True. All examples of a batch use the same classes, what any of them found: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
     mined_examples: int = 32. With shared=True, examples for which candidates are looked up at a time; 0: never any.
-    mined_every: int = 8. Steps from one time to the next; more while hard classes hold little probability, and at the
+    mined_every: int = 16. Steps from one time to the next; more while hard classes hold little probability, and at the
         start of training there is no such time.
     mined_candidates: int = 16. Classes retrieved for each of these examples.
-    remembered: int = 4. How many of them its class keeps, for its next examples; 4 bytes each per class met.
+    remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int = 512. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
     tail_sampler: "uniform" (default); for skewed classes "counted": half uniform, half as often as each class was among
         the last million targets; "log_uniform", for classes numbered from the most frequent on; or a tensor of
@@ -105,9 +105,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         output: Output = "softmax",
         shared: bool = True,
         mined_examples: int = 32,
-        mined_every: int = 8,
+        mined_every: int = 16,
         mined_candidates: int = 16,
-        remembered: int = 4,
+        remembered: int = 2,
         tail: int = 512,
         tail_sampler: str | Tensor = "uniform",
         prior: PriorSetting = None,
