@@ -11,7 +11,7 @@ from torch import Tensor
 
 from manyclass._index_file import index_arrays, index_settings, restore_index
 from manyclass._index_state import Progress
-from manyclass._row_types import BF16, as_floats, as_rows
+from manyclass._row_types import as_floats, as_rows
 from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
@@ -21,7 +21,7 @@ from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.build_progress import bar_if_slow
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.removed_classes import RemovedClasses
-from manyclass.torch.row_arrays import array
+from manyclass.torch.row_arrays import array, as_tensor, marked_rows
 from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
@@ -270,7 +270,7 @@ class HeadIndex:
         if self.watch is not None and self.watch.is_copied_by(self.built.rows):
             arrays["rows"] = self.built.rows
         arrays |= {"hashed_at": self.schedule.hashed_at, "touched": self.schedule.touched}
-        return {name: _tensor(np.ascontiguousarray(part)) for name, part in arrays.items()}
+        return {name: as_tensor(np.ascontiguousarray(part)) for name, part in arrays.items()}
 
     def check_saved(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> None:
         """Raise a FileError if the saved index is over other rows, or hashed in another way; change nothing."""
@@ -293,7 +293,7 @@ class HeadIndex:
         new.schedule.step = check_count("step", settings["step"], low=0)
         if not tensors:
             return new
-        arrays = {name: _rows(tensor) for name, tensor in tensors.items()}
+        arrays = {name: marked_rows(tensor) for name, tensor in tensors.items()}
         new.schedule.hashed_at = arrays.pop("hashed_at").copy()
         new.schedule.touched = arrays.pop("touched").copy()
         own = arrays.pop("rows", None)  # older files have some for every head of bfloat16
@@ -312,7 +312,7 @@ class HeadIndex:
 
     def _hashed(self, rows: Tensor) -> npt.NDArray[Any]:
         """Return rows as the index sees them, in their own type: a view, or a copy where they get unit length."""
-        values = _rows(rows)
+        values = marked_rows(rows)
         if not self.unit_rows:
             return values
         scaled = np.empty_like(values)
@@ -321,17 +321,6 @@ class HeadIndex:
             wide = as_floats(values[part], np.float64 if values.dtype == np.float64 else np.float32)
             scaled[part] = as_rows(unit(wide), values.dtype)
         return scaled
-
-
-def _rows(tensor: Tensor) -> npt.NDArray[Any]:
-    """Return a tensor as an index reads rows: bfloat16 as marked bits, because NumPy lacks it."""
-    values: npt.NDArray[Any] = array(tensor)
-    return values.view(BF16) if tensor.dtype == torch.bfloat16 else values
-
-
-def _tensor(rows: npt.NDArray[Any]) -> Tensor:
-    """Return an array of an index as a tensor."""
-    return torch.from_numpy(rows["bf16"]).view(torch.bfloat16) if rows.dtype == BF16 else torch.from_numpy(rows)
 
 
 def unit(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from manyclass._row_types import BF16
 
 NATIVE_TYPES = (torch.float32, torch.bfloat16)
 
@@ -17,6 +20,17 @@ def view(tensor: Tensor) -> Any:
 def array(tensor: Tensor) -> Any:
     """Return a NumPy array of a CPU tensor's values, contiguous: a view where the tensor is."""
     return view(tensor.contiguous())
+
+
+def marked_rows(tensor: Tensor) -> npt.NDArray[Any]:
+    """Return a tensor as an index reads rows: bits of bfloat16 are marked as such, unlike those for other functions."""
+    values: npt.NDArray[Any] = array(tensor)
+    return values.view(BF16) if tensor.dtype == torch.bfloat16 else values
+
+
+def as_tensor(rows: npt.NDArray[Any]) -> Tensor:
+    """Return an array of an index as a tensor."""
+    return torch.from_numpy(rows["bf16"]).view(torch.bfloat16) if rows.dtype == BF16 else torch.from_numpy(rows)
 
 
 def is_native(*tensors: Tensor | None) -> bool:
