@@ -152,7 +152,7 @@ def steps_block(records: Records) -> str:
     return block(
         figure("steps", "Time of a training step against classes"),
         f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
-        f"shared ones: the best {_ranks(some)} of each; momentum kept per row unless it says otherwise; "
+        f"look-ups of shared ones spread over the steps between; momentum kept per row unless it says otherwise; "
         f"{machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.steps_table(records)),
         as_markdown(tables.parts_table(records, "steps", tables.middle_size(records))),
@@ -171,18 +171,12 @@ def step_sentence(records: Records) -> str:
     )
 
 
-def _ranks(some: Record) -> int:
-    """Return how many candidates of each example a shared set of the default size looks at."""
-    shared_limit, per_place = 2048, 2  # defaults of CandidateSoftmax and step_classes.py, without loading torch
-    return int(min(some["candidates"], -(-per_place * shared_limit // some["batch"])))
-
-
 def paper_setting_block(records: Records) -> str:
     """Return the time of a step in the paper's second setting."""
     some = last(records, "paper_setting")
     return block(
         f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
-        f"shared ones: the best {_ranks(some)} of each; {machine_in_words(records)}, {PAGE}.",
+        f"look-ups of shared ones spread over the steps between; {machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.parts_table(records, "paper_setting", paper_classes(records))),
     )
 

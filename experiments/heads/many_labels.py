@@ -28,7 +28,8 @@ from manyclass.torch.priors import PriorSetting
 from manyclass.training.metrics import Metrics, PrecisionAt
 
 HIDDEN, BATCH, RATE = 1024, 256, 0.01
-SHARED, TAIL = 1024, 1024  # labels computed in a step beside the positives: so few classes need no more
+MINED: dict[str, Any] = {"mined_every": 1, "mined_examples": BATCH, "mined_candidates": 4}  # few classes: cheap
+TAIL = 1024
 FORGOTTEN = 0.2  # words that an article is read without, each time others
 BEST = (1, 3, 5)
 INSTALL = "pip install omikuji"
@@ -122,8 +123,8 @@ def learn(name: str, seed: int, sizes: ManyLabelsSizes) -> dict[str, Any]:
     torch.manual_seed(seed)
     below = WordLayer(text.vocabulary, HIDDEN)
     head = mct.CandidateSoftmax(
-        HIDDEN, text.classes, output="logistic", prior=prior_of(name, text), shared_limit=SHARED, tail=TAIL, seed=seed,
-        meter_every=0,
+        HIDDEN, text.classes, output="logistic", prior=prior_of(name, text), tail=TAIL, seed=seed,
+        meter_every=0, **MINED,
     )  # fmt: skip
     optimizer = mct.RowAdam([*below.parameters(), *head.parameters()], lr=RATE)
     labels = torch.from_numpy(text.train.labels)

@@ -21,6 +21,7 @@ from experiments.heads.sizes import StepSizes
 
 FULL_LIMIT = 2_000_000  # classes: beyond, weights, gradient, momentum and logits of the full softmax do not fit here
 MEASURED, WARM_UP = 12, 4
+MINING_MEASURED, MINING_WARM_UP = 64, 16  # whole rounds from one look-up of candidates to the next
 MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
 STEP_HEADS = (
@@ -68,14 +69,19 @@ def run_steps(run: Run, stage: str, sizes: Iterable[StepSizes], heads: Iterable[
 
 
 def measure(name: str, size: StepSizes) -> dict[str, float]:
-    """Return the median milliseconds of a step by part, the classes it touches, and bytes per class."""
+    """Return the mean milliseconds of a step by part, the classes it touches, and bytes per class.
+
+    The mean, because a head looks candidates up now and then: what a step costs is its share of that, too.
+    """
     warnings.simplefilter("ignore", mct.ApproximationWarning)
     torch.manual_seed(0)
     make_head, optimize = contestant(name, size.candidates)
     head = make_head(size.features, size.classes)
     optimizer = optimize(head.parameters()) if optimize else None
     steps: list[tuple[float, float, float]] = []
-    for x, y in batches(head, size):
+    mines = isinstance(head, mct.CandidateSoftmax) and head.shared
+    measured, warm_up = (MINING_MEASURED, MINING_WARM_UP) if mines else (MEASURED, WARM_UP)
+    for x, y in batches(head, size, measured + warm_up):
         x.requires_grad_()
         start = time.perf_counter()
         loss = head(x, y)
@@ -88,26 +94,26 @@ def measure(name: str, size: StepSizes) -> dict[str, float]:
             if not steps:  # what a long run has behind it: the system hands out a state's memory at its first touch
                 _touch(optimizer)
         steps.append((forward - start, backward - forward, time.perf_counter() - backward))
-    kept = steps[WARM_UP:]
+    kept = steps[warm_up:]
     parts = {
-        f"{part}_ms": 1000 * statistics.median(step[place] for step in kept)
+        f"{part}_ms": 1000 * statistics.mean(step[place] for step in kept)
         for place, part in enumerate(("forward", "backward", "update"))
     }
     meter = getattr(head, "meter", None)
     return {
         **parts,
-        "step_ms": 1000 * statistics.median(sum(step) for step in kept),
+        "step_ms": 1000 * statistics.mean(sum(step) for step in kept),
         "distinct_classes": meter.report().get("distinct_classes", 0.0) if meter is not None else 0.0,
         "peak_bytes_per_class": peak_bytes() / size.classes,
     }
 
 
-def batches(head: mct.OutputHead, size: StepSizes) -> list[tuple[Tensor, Tensor]]:
+def batches(head: mct.OutputHead, size: StepSizes, count: int) -> list[tuple[Tensor, Tensor]]:
     """Return batches whose inputs lie near the rows of their classes, as they do in a network that has learned."""
     generator = torch.Generator().manual_seed(1)
     weight: Tensor = head.get_parameter("weight").detach()
     drawn = []
-    for _ in range(MEASURED + WARM_UP):
+    for _ in range(count):
         y = torch.randint(size.classes, (size.batch,), generator=generator)
         noise = torch.randn(size.batch, size.features, generator=generator)
         known = weight[y.clamp(max=len(weight) - 1)]  # a tree has one row less

@@ -100,8 +100,8 @@ def test_what_is_spread_is_estimated_without_bias(sampled: bool) -> None:
     settings: dict[str, Any] = {"label_smoothing": 0.5, "class_weight": WEIGHT, "dtype": torch.float64}
     head: Any = SampledSoftmax(FEATURES, CLASSES, samples=20, **settings)
     if not sampled:
-        head = CandidateSoftmax(FEATURES, CLASSES, tail=20, shared_limit=3, **settings)
-        head._by_rank = lambda x, ranks: torch.arange(3).expand(len(x), -1)
+        head = CandidateSoftmax(FEATURES, CLASSES, tail=20, mined_every=1, meter_every=0, **settings)
+        head._looked_up = lambda x, refresh=False: torch.arange(3).expand(len(x), -1)
     x, target = torch.randn(4, FEATURES, dtype=torch.float64), torch.tensor([1, 2, 3, 9])
     exact = (0.5 / CLASSES * WEIGHT * functional.linear(x, head.weight, head.bias)).sum(1)
     estimates = []
@@ -121,7 +121,7 @@ def test_what_is_spread_is_estimated_without_bias(sampled: bool) -> None:
 def _classes_of(head: Any, x: Tensor, target: Tensor) -> Any:
     if isinstance(head, SampledSoftmax):
         return sampled_classes(target[:, None], head.sampler.draw(head.samples))
-    return head._step_classes(x, target[:, None])
+    return head._step_classes(x, target[:, None], learning=True)
 
 
 def test_a_batch_whose_targets_weigh_nothing_has_no_loss() -> None:
