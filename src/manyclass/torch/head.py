@@ -72,7 +72,7 @@ class OutputHead(nn.Module):
         _check_overflow(flat, losses)
         if self.reduction == "mean":
             one_each = self.class_weight is not None and target.shape == input.shape[:-1]
-            return self._checked_loss(self._weighted_mean(losses, positives[counted]) if one_each else losses.mean())
+            return self._checked_loss(self._weighted_mean(losses, positives) if one_each else losses.mean())
         if self.reduction == "sum":
             return self._checked_loss(losses.sum())
         if not everything:
