@@ -111,7 +111,7 @@ def test_with_as_many_samples_as_classes_the_loss_is_torchs(sampler: str | Tenso
 def test_a_head_that_computes_all_classes_has_torchs_loss_whatever_its_tail(tail_sampler: Any, output: Any) -> None:
     torch.manual_seed(1)
     head = CandidateSoftmax(
-        5, CLASSES, mined_candidates=CLASSES, output=output, tail_sampler=tail_sampler, meter_every=0
+        5, CLASSES, mined_candidates=CLASSES, mined_every=1, output=output, tail_sampler=tail_sampler, meter_every=0
     )
     x, target = torch.randn(6, 5), torch.tensor([3, 0, 29, 3, 1, 2])
     for _ in range(2):

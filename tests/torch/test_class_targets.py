@@ -20,11 +20,14 @@ SEVERAL = torch.tensor([[4, -1, -1], [0, 2, 29], [-1, -1, -1], [1, 6, -1], [5, 5
 WEIGHT = (torch.arange(CLASSES) % 5) / 2  # zeros among them, and one of the targets is
 EVERYTHING = Drawn(torch.arange(CLASSES), torch.zeros(CLASSES, dtype=torch.float64))
 
+ALL_MINED: dict[str, Any] = {"mined_every": 1, "mined_candidates": CLASSES, "meter_every": 0}
 HEADS: dict[str, Any] = {
     "full": lambda **options: FullSoftmax(FEATURES, CLASSES, **options),
-    "shared": lambda **options: CandidateSoftmax(FEATURES, CLASSES, tail=0, **options),
+    "shared": lambda **options: CandidateSoftmax(FEATURES, CLASSES, tail=0, **ALL_MINED, **options),
     "own": lambda **options: CandidateSoftmax(FEATURES, CLASSES, candidates=CLASSES, shared=False, tail=0, **options),
-    "cosine": lambda **options: CandidateSoftmax(FEATURES, CLASSES, tail=0, normalize=True, temperature=0.3, **options),
+    "cosine": lambda **options: CandidateSoftmax(
+        FEATURES, CLASSES, tail=0, normalize=True, temperature=0.3, **ALL_MINED, **options
+    ),
     "sampled": lambda **options: SampledSoftmax(FEATURES, CLASSES, **options),
 }
 

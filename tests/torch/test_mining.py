@@ -33,6 +33,7 @@ def test_hard_mass_is_what_the_best_classes_hold_that_are_nobodys_positives() ->
     positives = torch.tensor([[0, -1], [2, 1]])
     assert hard_mass(logits, positives, 1) == pytest.approx((0.06 + 0.25) / 2)
     assert hard_mass(logits, positives, 9) == pytest.approx((0.1 + 0.4) / 2)
+    assert hard_mass(torch.tensor([[0.0, 8.0, 0.0]]), torch.tensor([[1]]), 5, logistic=True) == pytest.approx(1)
 
 
 def steps_that_look_up(some: Mining, steps: int) -> int:

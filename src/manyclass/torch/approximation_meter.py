@@ -75,10 +75,13 @@ def usual_interval(classes: int) -> int:
     return max(SHORTEST_INTERVAL, classes // CLASSES_PER_STEP)
 
 
-def hard_mass(exact_logits: Tensor, positives: Tensor, depth: int) -> float:
+def hard_mass(exact_logits: Tensor, positives: Tensor, depth: int, logistic: bool = False) -> float:
     """Return the probability that the best few classes hold, those aside that are anybody's positives.
+
+    Logistic: the sum of their probabilities, each class a question of its own.
 
     exact_logits (examples, classes) of the first examples; positives (batch, n), -1 where absent; depth: how many.
     """
-    mass = exact_logits.softmax(1).index_fill(1, positives[positives >= 0], 0)
+    probabilities = exact_logits.sigmoid() if logistic else exact_logits.softmax(1)
+    mass = probabilities.index_fill(1, positives[positives >= 0], 0)
     return float(mass.topk(min(depth, mass.shape[1]), 1).values.sum(1).mean())

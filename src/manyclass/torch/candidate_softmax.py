@@ -430,7 +430,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _measured(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return the logits of all classes for the first examples, and tell mining what it is worth."""
         exact = self.layer.all_logits(x[:EXAMPLES])
-        self.mining.note_hard_mass(hard_mass(exact, positives, self.mining.candidates))
+        logistic = self.output == "logistic"
+        self.mining.note_hard_mass(hard_mass(exact, positives, self.mining.candidates, logistic))
         return exact
 
     @torch.no_grad()

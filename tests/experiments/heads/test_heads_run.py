@@ -67,7 +67,14 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
     assert {run["seed"] for run in tried} == {0}
     assert {run["head"] for run in records.select(stage="per_step_demo", kind="result")} == {"full", "candidate"}
     without = {run["head"] for run in records.select(stage="seconds_han", kind="result")}
-    assert without == {"candidate", "wta", "hierarchical", "sampled", "sampled 2048"}  # no full softmax, nothing skewed
+    assert without == {
+        "candidate",
+        "wta",
+        "hierarchical",
+        "sampled",
+        "sampled 2048",
+        "in-batch",
+    }  # no full softmax, nothing skewed
     text = redraw(EXPERIMENT, tmp_path).read_text(encoding="utf-8")
     assert "quick run" in text
     assert "Not run yet" not in text

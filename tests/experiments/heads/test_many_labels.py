@@ -75,7 +75,7 @@ def test_every_start_is_run_shown_and_not_run_again(tmp_path: Path, monkeypatch:
     many_labels.run_many_labels(run)
     assert len(run.records.select(stage="many_labels", kind="result")) == len(STARTS)
     section = next(part for part in make_page(run.records, tmp_path).sections if part.title.startswith("Many labels"))
-    assert "left out: no Omikuji" in section.text
+    assert "Left out: no Omikuji" in section.text
     assert "P@1" in many_labels_block(run.records, "page")
 
 
