@@ -61,9 +61,8 @@ def names_of(case: tuple[Any, ...]) -> str:
 @pytest.mark.parametrize("double", [False, True], ids=["native", "float64"])
 def test_loss_and_gradients_match_the_dense_reference(case: tuple[Any, ...], double: bool) -> None:
     option, chosen, shared, output, bias, positives = case
-    head = small_head(
-        shared=shared, output=output, bias=bias, reduction="none", meter_every=0, **OPTIONS[option], **SETS[chosen]
-    )
+    settings: dict[str, Any] = {"reduction": "none", "meter_every": 0, **OPTIONS[option], **SETS[chosen]}
+    head = small_head(shared=shared, output=output, bias=bias, **settings)
     head = head.double() if double else head
     x = random_tensor(EXAMPLES, FEATURES).to(head.weight.dtype).requires_grad_()
     upstream = random_tensor(EXAMPLES, seed=5).double()
