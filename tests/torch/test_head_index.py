@@ -92,7 +92,7 @@ def test_the_age_of_entries_grows_until_their_turn() -> None:
 @pytest.mark.parametrize("settings", [{}, {"normalize": True}, {"bias": False}], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_class_that_a_gradient_moved_is_found_after_its_refresh(settings: dict[str, Any], dtype: torch.dtype) -> None:
-    head = small_head(candidates=1, refresh_steps=1, **settings).to(dtype)
+    head = small_head(candidates=1, refresh_steps=1, meter_every=0, **settings).to(dtype)
     head(X, TARGET)
     goal = random_tensor(1, FEATURES, seed=9)
     old = int(head.shortlist(head.prepared(goal), 1))
@@ -168,7 +168,7 @@ def test_readings_match_what_was_left_out(settings: dict[str, Any], tail: int) -
 
 
 def test_a_batch_of_many_classes_warns_once() -> None:
-    head = CandidateSoftmax(FEATURES, CLASSES, candidates=20, config=RANKED, tail=0)
+    head = CandidateSoftmax(FEATURES, CLASSES, mined_candidates=20, mined_every=1, config=RANKED, tail=0, meter_every=0)
     with pytest.warns(ApproximationWarning, match=r"a batch touches \d+ of 60 classes, more than 20%"):
         head(X, TARGET)
     with warnings.catch_warnings():

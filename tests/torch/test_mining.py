@@ -47,7 +47,7 @@ def test_candidates_are_looked_up_as_often_as_hard_classes_are_worth() -> None:
     assert steps_that_look_up(some, 40) == 0
     for _ in range(20):
         some.note_hard_mass(WORTH_ALL / 2)
-    assert steps_that_look_up(some, 82) == 10
+    assert steps_that_look_up(some, 81) in (9, 10)
     for _ in range(20):
         some.note_hard_mass(0.9)
     assert steps_that_look_up(some, 40) == 10
@@ -61,7 +61,7 @@ def test_readings_cost_the_same_share_of_a_step_at_any_size() -> None:
 
 def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:
     torch.manual_seed(0)
-    head = CandidateSoftmax(32, 20_000)
+    head = CandidateSoftmax(32, 20_000, mined_every=1)
     x, y = 0.1 * torch.randn(8, 32), torch.randint(20_000, (8,))
     for _ in range(3):
         head(x, y).backward()
@@ -77,9 +77,12 @@ def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:
 
 
 def test_without_readings_it_goes_on_as_often_as_it_may() -> None:
-    head = CandidateSoftmax(32, 20_000, meter_every=0)
-    head(0.1 * torch.randn(8, 32), torch.arange(8)).backward()
-    assert head.index.built is not None
+    head = CandidateSoftmax(32, 20_000, meter_every=0, mined_every=2)
+    built = []
+    for _ in range(2):
+        head(0.1 * torch.randn(8, 32), torch.arange(8)).backward()
+        built.append(head.index.built is not None)
+    assert built == [False, True]
 
 
 def test_without_mined_examples_nothing_is_ever_looked_up() -> None:

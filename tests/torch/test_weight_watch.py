@@ -23,7 +23,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_m
 
 def new_head(**settings: Any) -> CandidateSoftmax:
     torch.manual_seed(0)
-    return CandidateSoftmax(FEATURES, CLASSES, config=HashConfig.flat_sketch(64), meter_every=0, **settings)
+    return CandidateSoftmax(
+        FEATURES, CLASSES, config=HashConfig.flat_sketch(64), meter_every=0, **{"mined_every": 1, **settings}
+    )
 
 
 def recall(head: CandidateSoftmax) -> float:

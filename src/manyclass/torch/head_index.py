@@ -255,6 +255,7 @@ class HeadIndex:
         return {
             "cursor": self.schedule.cursor,
             "step": self.schedule.step,
+            "moves_wait": self.schedule.moves_wait,
             "built_for": self.built_for,
             "builds": self.builds,
             "rehashed": self.rehashed,
@@ -291,6 +292,7 @@ class HeadIndex:
         new = self.unbuilt()
         new.schedule.cursor = check_count("cursor", settings["cursor"], low=0)
         new.schedule.step = check_count("step", settings["step"], low=0)
+        new.schedule.moves_wait = bool(settings.get("moves_wait", False))
         if not tensors:
             return new
         arrays = {name: marked_rows(tensor) for name, tensor in tensors.items()}

@@ -30,6 +30,7 @@ class RefreshSchedule:
         self.step = 0
         self.hashed_at: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # step at which each class was last hashed
         self.touched: Ids = np.empty(0, np.int64)  # classes that moved and are not hashed since, most urgent first
+        self.moves_wait = False  # whether rows have moved since the last share was handed out
         self.pulled: list[tuple[Tensor, Tensor]] = []  # of the steps since rows last moved: classes, how far they pull
 
     def __getstate__(self) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class RefreshSchedule:
         turn = min(limit, -(-classes // self.period))
         turn = min(turn, -(-self.limit // 2)) if self.touched_first else turn
         touched = self.touched[: limit - turn] if self.touched_first else self.touched[:0]
-        self.touched = self.touched[len(touched) :]
+        self.touched, self.moves_wait = self.touched[len(touched) :], False
         in_turn = (self.cursor + np.arange(turn)) % classes
         self.cursor = int((self.cursor + turn) % classes)
         return np.unique(np.concatenate([in_turn, touched]))
@@ -85,7 +86,8 @@ class RefreshSchedule:
     def moved(self, ids: Tensor | None) -> None:
         """Take note that rows have moved, by the gradients of all steps since they last did; None: any of them.
 
-        Those that the steps pulled farthest are re-hashed first; what waited from an earlier move waits no longer.
+        Those that the steps pulled farthest are re-hashed first. What waited from an earlier move waits no longer; but
+        moves with no share of re-hashing between them wait together, the latest first.
         """
         if not self.pulled:
             if ids is not None and len(ids):  # the bias after the weight, or a gradient from elsewhere
@@ -93,10 +95,12 @@ class RefreshSchedule:
             return
         classes, pull = self._summed_pull()
         order = pull.topk(len(pull)).indices
-        self.touched = classes[order].numpy()
+        earlier = self.touched[: self.limit] if self.moves_wait else self.touched[:0]
+        latest = classes[order].numpy()
+        self.touched = np.concatenate([latest, np.setdiff1d(earlier, latest, assume_unique=True)])
         if ids is not None and len(ids) > len(classes):  # rows that only others pulled: other processes, a tied weight
             self.touched = np.concatenate([self.touched, np.setdiff1d(ids.numpy(), self.touched)])
-        self.pulled = []
+        self.pulled, self.moves_wait = [], True
 
     def age(self) -> tuple[float, int]:
         """Return mean and largest age of the entries, in steps."""
