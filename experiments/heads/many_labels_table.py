@@ -42,7 +42,7 @@ def many_labels_block(records: Records, page: str) -> str:
     seeds = len({run["seed"] for run in records.select(stage=STAGE, kind="result")})
     return (
         f"{whole(some['train'])} articles to learn from, {whole(some['tests'])} to be judged on, "
-        f"{whole(some['classes'])} labels; {some['budget']:.0f} seconds of training, hidden {some['hidden']}, "
+        f"{whole(some['classes'])} labels; {some['passes']} passes of training, hidden {some['hidden']}, "
         f"batch {some['batch']}, means of {seeds} seeds; {machine_in_words(records)}, {page}.\n\n"
         f"{as_markdown(many_labels_table(records))}"
     )

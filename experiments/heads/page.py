@@ -122,7 +122,7 @@ SERVING = (
 
 MANY_LABELS = (
     "Articles and the subject headings that librarians gave them. Bags of words weighted by TF-IDF, one hidden layer, "
-    "logistic outputs; the learning rate falls to zero over the seconds. Omikuji learns from the same bags with its "
+    "logistic outputs; the learning rate falls to zero over the passes. Omikuji learns from the same bags with its "
     "own settings until it is done."
 )
 

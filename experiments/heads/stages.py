@@ -57,7 +57,7 @@ def stages(options: Options) -> list[Stage]:
         *(step_by_step(task) for task, size in sizes.tasks.items() if size.steps),
         options.stage("serving", "a head that is served: queries, threads, changed classes (8 GB)", 2, 0.1,
               lambda run: serving.run_serving(run, sizes.serving, heads)),
-        options.stage("many_labels", "precision after the same seconds, by the start of the biases", 25, 0.3,
+        options.stage("many_labels", "precision with many labels, by where the biases start", 25, 0.3,
               many_labels.run_many_labels),
     ]  # fmt: skip
 

@@ -55,7 +55,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sizes, "QUICK", TINY)
-    monkeypatch.setattr(many_labels, "QUICK", many_labels.ManyLabelsSizes((300, 40), 0.1, 1, (0,)))
+    monkeypatch.setattr(many_labels, "QUICK", many_labels.ManyLabelsSizes((300, 40), 1, (0,)))
     for module in (bfloat16, learning, many_labels, per_step, same_seconds, serving, steps):
         monkeypatch.setattr(module, "run_apart", run_here)
     records = run_stages(tmp_path)
