@@ -151,8 +151,8 @@ def steps_block(records: Records) -> str:
     some = last(records, "steps")
     return block(
         figure("steps", "Time of a training step against classes"),
-        f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
-        f"look-ups of shared ones spread over the steps between; momentum kept per row unless it says otherwise; "
+        f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example; "
+        f"momentum kept per row unless it says otherwise; "
         f"{machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.steps_table(records)),
         as_markdown(tables.parts_table(records, "steps", tables.middle_size(records))),
@@ -175,8 +175,8 @@ def paper_setting_block(records: Records) -> str:
     """Return the time of a step in the paper's second setting."""
     some = last(records, "paper_setting")
     return block(
-        f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example, "
-        f"look-ups of shared ones spread over the steps between; {machine_in_words(records)}, {PAGE}.",
+        f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example; "
+        f"{machine_in_words(records)}, {PAGE}.",
         as_markdown(tables.parts_table(records, "paper_setting", paper_classes(records))),
     )
 
