@@ -193,7 +193,7 @@ void update_rows_on_several_threads() {
     for (const size_t threads : {1, 2, 5}) {
         std::vector<float> weight(kRows * kWidth), first(weight), second(weight);
         for (size_t round = 0; round < 3; ++round)
-            update_rows(rule, {weight.data(), first.data(), second.data(), kWidth}, ids.data(), ids.size(),
+            update_rows(rule, {{weight.data()}, {first.data()}, {second.data()}, kWidth}, ids.data(), ids.size(),
                         gradient.data(), threads);
         if (expected.empty()) expected = weight;
         if (weight != expected || weight[0] != 0 || weight[kWidth] == 0) {
