@@ -93,7 +93,18 @@ def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]]
         for c in (places * head.num_classes).long().tolist():
             stands_for[~members[:, c], c] += head.num_classes / head.tail
         return stands_for
-    members_list = sorted({c for best in found for c in best if c >= 0} | {c for some in positives for c in some})
+    hard = {c for best in found for c in best if c >= 0}
+    targets = [c for some in positives for c in set(some)]
+    if head.tail_and_targets is not None:  # at first nobody knows of unequal classes
+        places = torch.rand(head.tail, generator=generator, dtype=torch.float64)
+        draws = len(targets) * (len(x) - 1) / len(x) + head.tail
+        there = 1 - (1 - 1 / head.num_classes) ** draws
+        stands_for[:, [*targets, *(places * head.num_classes).long().tolist()]] = 1 / there
+        stands_for[:, sorted(hard)] = 1
+        for times, some in zip(stands_for, positives, strict=True):
+            times[some] = 1
+        return stands_for
+    members_list = sorted(hard | set(targets))
     outside = [c for c in range(head.num_classes) if c not in members_list]
     stands_for[:, members_list] = 1
     if head.tail and outside:

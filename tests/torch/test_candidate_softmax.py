@@ -40,6 +40,7 @@ SETS: dict[str, dict[str, Any]] = {
     "more than all, tail": {"candidates": 2 * CLASSES, "tail": 9},
     "few": {"candidates": 4, "tail": 0},
     "few, tail": {"candidates": 4, "tail": 9},
+    "few, tail alone": {"candidates": 4, "tail": 9, "tail_sampler": "uniform"},
     "one, long tail": {"candidates": 1, "tail": 30},
 }
 CASES = [

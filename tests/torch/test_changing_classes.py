@@ -30,6 +30,7 @@ from manyclass.torch import (
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.mining import Mining
+from manyclass.torch.tail_and_targets import TailAndTargets
 from manyclass.torch.removed_classes import RemovedClasses
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
@@ -451,6 +452,7 @@ def test_any_sequence_answers_as_a_fresh_head_with_the_same_rows(name: str, sequ
     if name == "few":  # nothing is approximated: a step, its random tail included, is the same to the bit
         for one, ids in ((head, left), (fresh, torch.arange(len(left)))):
             one.train().mining = Mining(examples=6, every=1, candidates=1, remembered=0)
+            one.tail_and_targets = TailAndTargets(one.num_classes)  # what it has met is no matter of its rows
             moving = RowSGD(one.parameters(), lr=0.1)
             moving.zero_grad()
             one(X, ids[:6]).backward()

@@ -103,6 +103,7 @@ def test_what_is_spread_is_estimated_without_bias(sampled: bool) -> None:
     settings: dict[str, Any] = {"label_smoothing": 0.5, "class_weight": WEIGHT, "dtype": torch.float64}
     head: Any = SampledSoftmax(FEATURES, CLASSES, samples=20, **settings)
     if not sampled:
+        settings["tail_sampler"] = "uniform"  # the same batch again and again is no random one
         head = CandidateSoftmax(FEATURES, CLASSES, tail=20, mined_every=1, meter_every=0, **settings)
         head._looked_up = lambda x, refresh=False: torch.arange(3).expand(len(x), -1)
     x, target = torch.randn(4, FEATURES, dtype=torch.float64), torch.tensor([1, 2, 3, 9])

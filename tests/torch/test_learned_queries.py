@@ -9,6 +9,7 @@ import torch
 import manyclass as mc
 import manyclass.torch as mct
 from manyclass.config import HashConfig
+from manyclass.torch.recent_inputs import RecentInputs
 
 CLASSES, FEATURES = 3000, 32
 
@@ -84,3 +85,52 @@ def test_bad_samples_are_refused() -> None:
         mct.CandidateSoftmax.from_linear(linear, queries=inputs, config=HashConfig.flat_sketch(64))
     with pytest.raises(mc.InputError, match="no index"):
         mct.FullSoftmax.from_linear(linear, queries=inputs)
+
+
+def trained(inputs: torch.Tensor, linear: torch.nn.Linear, steps: int = 40) -> mct.CandidateSoftmax:
+    """Return a head over the layer that has met the inputs in training; nothing has moved."""
+    head = mct.CandidateSoftmax.from_linear(linear, candidates=50)
+    for step in range(steps):
+        some = inputs[(step * 32) % 1000 :][:32]
+        head(some, torch.zeros(len(some), dtype=torch.int64)).backward()
+    return head
+
+
+@pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")
+def test_a_head_balances_its_index_with_its_own_inputs() -> None:
+    linear, inputs = layer_and_inputs()
+    unaware = mct.CandidateSoftmax.from_linear(linear, candidates=50)
+    assert agreement(unaware, linear, inputs[1000:]) < 0.9
+    head = trained(inputs, linear)
+    head.rebuild()
+    assert head.index.built is not None
+    assert head.index.built.config.balance == "directions"
+    assert agreement(head, linear, inputs[1000:]) >= 0.97
+
+
+@pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")
+def test_a_checkpoint_keeps_the_inputs() -> None:
+    linear, inputs = layer_and_inputs()
+    head = trained(inputs, linear)
+    other = mct.CandidateSoftmax.from_linear(linear, candidates=50)
+    tensors, settings = head.extra_tensors(), head.extra_settings()
+    other.check_restore(tensors, settings)
+    other.restore(tensors, settings)
+    copied = copy.deepcopy(head)
+    for each in (head, other, copied):
+        each.rebuild()
+    found = [each.eval().topk(inputs[1000:], 5).classes for each in (head, other, copied)]
+    assert torch.equal(found[0], found[1])
+    assert torch.equal(found[0], found[2])
+    damaged = tensors | {"inputs.inputs": tensors["inputs.inputs"][1:]}
+    with pytest.raises(mc.FileError, match="expected"):
+        other.restore(damaged, settings)
+
+
+def test_too_few_or_equal_inputs_teach_nothing() -> None:
+    _, inputs = layer_and_inputs()
+    for some in (inputs[:5], inputs[:1].expand(600, -1), inputs[:600] * torch.nan):
+        recent = RecentInputs(FEATURES)
+        for begin in range(0, len(some), 8):
+            recent.note(some[begin : begin + 8])
+        assert recent.sample() is None

@@ -26,12 +26,21 @@ def scans(features: int, few_bits: bool = False) -> Iterator[HashConfig]:
     for bits in (*FEW_BITS, *BITS) if few_bits else BITS:
         if bits > 128 and bits > 4 * width:
             return
-        if features <= MOST_DIRECTIONS:
-            kept = bits if bits < features else 0  # signs tell most of as many leading directions as there are bits
-            yield HashConfig.flat_sketch(bits, balance="directions", coordinates=kept)
-        elif features <= MAX_BALANCED_FEATURES:
-            yield HashConfig.flat_sketch(bits, balance="features")
-        yield HashConfig.flat_sketch(bits)
+        plain = HashConfig.flat_sketch(bits)
+        balanced = with_balance(plain, features)
+        if balanced is not None:
+            yield balanced
+        yield plain
+
+
+def with_balance(config: HashConfig, features: int) -> HashConfig | None:
+    """Return a scan with the balance that suits its width; None where there is none, or nothing is scanned."""
+    if not config.scan_bits or features > MAX_BALANCED_FEATURES:
+        return None
+    if features > MOST_DIRECTIONS:
+        return config.with_(balance="features")
+    # Signs tell most of as many leading directions as there are bits.
+    return config.with_(balance="directions", coordinates=config.scan_bits if config.scan_bits < features else 0)
 
 
 def tables(classes: int, features: int) -> Iterator[HashConfig]:

@@ -20,6 +20,7 @@ from manyclass.torch.priors import HeadWithPrior
 from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.room_to_grow import grown
 from manyclass.torch.row_head import RowHead
+from manyclass.torch.tail_and_targets import TailAndTargets
 
 REMOVED = "removed_classes"  # how a state dict names them
 
@@ -30,6 +31,7 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
     index: HeadIndex
     mining: Mining
     sampler: ClassSampler
+    tail_and_targets: TailAndTargets | None
     names: list[str] | None
 
     @property
@@ -70,6 +72,8 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
             self.num_classes = first + added
             self.sampler.add_classes(added)
             self._prior_of_added(added)
+            if self.tail_and_targets is not None:
+                self.tail_and_targets.counts.add_classes(added)
             if self.class_weight is not None:
                 self.class_weight = torch.cat([self.class_weight, self.class_weight.new_ones(added)])
             if self.names is not None:
@@ -105,6 +109,8 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
         self.num_classes = len(kept)
         self.sampler.keep_classes(kept)
         self._prior_of_kept(kept)
+        if self.tail_and_targets is not None:
+            self.tail_and_targets.counts.keep_classes(kept)
         if self.class_weight is not None:
             self.class_weight = self.class_weight[kept]
         if self.names is not None:

@@ -31,6 +31,7 @@ from manyclass.torch.linear_conversion import FromLinear, linear_over
 from manyclass.torch.mining import Mining
 from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.priors import PriorSetting
+from manyclass.torch.recent_inputs import RecentInputs
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.row_head import MakeOptimizer, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
@@ -43,6 +44,7 @@ from manyclass.torch.step_classes import (
     sampled_outside,
     shared_classes,
 )
+from manyclass.torch.tail_and_targets import TailAndTargets
 
 CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
@@ -67,10 +69,12 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         start of training there is no such time.
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
-    tail: int = 512. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
-    tail_sampler: "uniform" (default); for skewed classes "counted": half uniform, half as often as each class was among
-        the last million targets; "log_uniform", for classes numbered from the most frequent on; or a tensor of
-        frequencies (num_classes,). However they are drawn, the normaliser is estimated without bias.
+    tail: int = 256. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
+    tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets are part of the sample, each
+        weighted by how rare it was among the last million (tail_and_targets.py). "uniform": only the draws stand for
+        the rest; "counted": half of them uniform, half as often as each class was among the last million targets;
+        "log_uniform", for classes numbered from the most frequent on; or a tensor of frequencies (num_classes,).
+        However they are drawn, the normaliser is estimated without bias.
     prior: where the bias starts: None (default), a number, counts, Prior(counts, examples) or "counted", see
         HeadWithPrior.
     normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
@@ -108,8 +112,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         mined_every: int = 16,
         mined_candidates: int = 16,
         remembered: int = 2,
-        tail: int = 512,
-        tail_sampler: str | Tensor = "uniform",
+        tail: int = 256,
+        tail_sampler: str | Tensor = "batch",
         prior: PriorSetting = None,
         normalize: bool = False,
         temperature: float = 1.0,
@@ -155,11 +159,18 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.temperature = float(temperature)
         self.names = None if names is None else check_names("names", names, self.num_classes)
         counts = isinstance(tail_sampler, str) and tail_sampler == "counted"
+        with_targets = isinstance(tail_sampler, str) and tail_sampler == "batch"
         self._prepare_prior(prior, self.output, bias=bias, temperature=self.temperature, counts_for_draws=counts)
         self._set_bias_start()
         self.sampler = ClassSampler(
-            self.num_classes, tail_sampler, seed, counts=self.target_counts, argument="tail_sampler"
+            self.num_classes,
+            "uniform" if with_targets else tail_sampler,
+            seed,
+            counts=self.target_counts,
+            argument="tail_sampler",
         )
+        samples_targets = with_targets and self.shared and self.tail > 0
+        self.tail_and_targets = TailAndTargets(self.num_classes) if samples_targets else None
         self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._retrieved, unit_rows=self.normalize)
@@ -327,12 +338,18 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
         kept = {"names": self.names, "meter_steps": self.meter.steps, "mining": self.mining.settings()}
+        if self.tail_and_targets is not None:
+            kept["targets"] = self.tail_and_targets.settings()
         return kept | {"tables": self.index.settings()}
 
     def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
         """Return what a checkpoint keeps beside the parameters: removed classes, random tail, mining, and the index."""
         state = {"generator": self.sampler.generator.get_state(), REMOVED: self.removed}
         parts = {"mining": self.mining.tensors(), "tables": self.index.tensors() if index else {}}
+        if self.tail_and_targets is not None:
+            parts["targets"] = self.tail_and_targets.tensors()
+        if self.index.inputs is not None:
+            parts["inputs"] = self.index.inputs.tensors()
         return state | {f"{part}.{name}": tensors[name] for part, tensors in parts.items() for name in tensors}
 
     def check_restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
@@ -345,6 +362,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         names = None if names is None else check_names("names", names, self.num_classes)
         removed = self._checked_removed(tensors.get(REMOVED))
         index = self.index.restored(settings["tables"], _beginning_with("tables.", tensors), self.weight, self.bias)
+        if settings["tables"].get("inputs") and self.index.config is None:
+            index.inputs = RecentInputs(self.in_features)
+            index.inputs.restore(_beginning_with("inputs.", tensors), settings["tables"]["inputs"])
+        if self.tail_and_targets is not None and "targets" in settings:  # absent before there was any: they begin anew
+            self.tail_and_targets.restore(_beginning_with("targets.", tensors), settings["targets"])
         self.sampler.generator.set_state(tensors["generator"])
         if "mining" in settings:  # a checkpoint from before there was any goes on without lists
             self.mining.restore(_beginning_with("mining.", tensors), settings["mining"], self.num_classes)
@@ -370,6 +392,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             return all_classes.losses(*layer.plain(x), positives, logistic=logistic, targets=targets)
         again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
         learning = self.training and torch.is_grad_enabled() and again is None
+        if learning:
+            self.index.note_inputs(x.detach())
         exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
         classes = self._step_classes(x.detach(), positives, learning) if again is None else again
         targets = self._targets(positives, classes.ids, classes.log_weights)
@@ -382,7 +406,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             pulled = classes.pulled(logits.detach(), positives)
         if learning:
             self._recent.keep(positives, classes)
-            self._note_step(classes, *pulled, exact)
+            self._note_step(classes, positives, *pulled, exact)
         return losses
 
     def _step_classes(self, x: Tensor, positives: Tensor, learning: bool) -> StepClasses:
@@ -391,6 +415,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             found = self._looked_up(x, learning)
             return own_classes(found, positives, tail=self.tail, sampler=self._random_classes())
         hard = self._mined(x, positives) if learning else self._looked_up(x)
+        if learning and self.tail_and_targets is not None:
+            return self.tail_and_targets.classes(hard, positives, self.tail, self.sampler)
         return shared_classes(hard, positives, tail=self.tail, sampler=self._random_classes())
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
@@ -435,7 +461,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return exact
 
     @torch.no_grad()
-    def _note_step(self, classes: StepClasses, distinct: Tensor, pull: Tensor, exact: Tensor | None) -> None:
+    def _note_step(
+        self, classes: StepClasses, positives: Tensor, distinct: Tensor, pull: Tensor, exact: Tensor | None
+    ) -> None:
         """Tell index and meter what this step is about to change: these classes, by so much.
 
         exact: logits of all classes of a few examples, where the meter compares.
@@ -443,7 +471,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if self.index.built is not None:
             self.index.schedule.note_pull(distinct, pull)
         if exact is not None:
-            self.meter.compare(exact, classes.without_tail(len(exact)), self.index.age())
+            self.meter.compare(exact, classes.without_tail(positives[: len(exact)]), self.index.age())
         self.meter.count(len(distinct), self.num_classes)
 
     def _topk(self, input: Tensor, k: int, candidates: int = 0, normalizer: Normalizer = "candidates") -> TopK[Tensor]:

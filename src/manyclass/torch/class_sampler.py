@@ -64,6 +64,11 @@ class ClassSampler:
         return self._uniform.num_classes
 
     @property
+    def classes_left(self) -> int:
+        """Classes that are not removed."""
+        return self._uniform.left
+
+    @property
     def removed(self) -> RemovedClasses:
         """Classes that are never drawn."""
         return self._uniform.removed

@@ -1,5 +1,6 @@
 """The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
 
+import copy
 import threading
 import warnings
 from typing import Any, Self
@@ -12,6 +13,7 @@ from torch import Tensor
 from manyclass._index_file import index_arrays, index_settings, restore_index
 from manyclass._index_state import Progress
 from manyclass._row_types import as_floats, as_rows
+from manyclass._self_configuration.plans import with_balance
 from manyclass._topk import TopK
 from manyclass._validation import Ids, check_count
 from manyclass.config import HashConfig, uses_tables
@@ -19,6 +21,7 @@ from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
 from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.build_progress import bar_if_slow
+from manyclass.torch.recent_inputs import RecentInputs
 from manyclass.torch.refresh_schedule import RefreshSchedule
 from manyclass.torch.removed_classes import RemovedClasses
 from manyclass.torch.row_arrays import array, as_tensor, marked_rows
@@ -58,7 +61,8 @@ class HeadIndex:
         self.schedule = schedule
         self.candidates = candidates
         self.unit_rows = unit_rows
-        self.queries: npt.NDArray[np.float32] | None = None  # that a balance is fitted to; None: stand-ins
+        self.queries: npt.NDArray[np.float32] | None = None  # that a balance is fitted to; None: recent inputs
+        self.inputs: RecentInputs | None = None  # of training
         self.built: ClassIndex | None = None
         self.watch: WeightWatch | None = None  # over the weight that it was built from
         self.outside_changes = 0
@@ -81,7 +85,7 @@ class HeadIndex:
     def unbuilt(self) -> Self:
         """Return an index of the same settings that is yet to be built."""
         new = type(self)(self.config, self.schedule.fresh(), candidates=self.candidates, unit_rows=self.unit_rows)
-        new.queries, new.removed = self.queries, self.removed
+        new.queries, new.inputs, new.removed = self.queries, copy.deepcopy(self.inputs), self.removed
         return new
 
     def config_for(self, classes: int, features: int) -> HashConfig:
@@ -117,15 +121,29 @@ class HeadIndex:
     def build(self, weight: Tensor, bias: Tensor | None, progress: Progress | None = None) -> ClassIndex:
         """Hash every row as it is now. progress: as for ClassIndex.build; None: a bar where somebody watches."""
         rows = self._hashed(weight)
-        config = self.config_for(*rows.shape)
+        config, queries = self.config_for(*rows.shape), self.queries
+        if self.config is None and self.inputs is not None:
+            sample, balanced = self.inputs.sample(), with_balance(config, rows.shape[1])
+            if sample is not None and balanced is not None:
+                config, queries = balanced, sample
         threads = torch.get_num_threads()
         with bar_if_slow() as bar:
             shown = bar if progress is None else progress
             built = ClassIndex.build(
-                rows, bias=_floats(bias), queries=self.queries, config=config, threads=threads, progress=shown
+                rows, bias=_floats(bias), queries=queries, config=config, threads=threads, progress=shown
             )
         self._take(built, weight, bias)
         return built
+
+    def note_inputs(self, x: Tensor) -> None:
+        """Keep some inputs of training, as rows are multiplied with them: the next build is balanced with those.
+
+        Not where a config was given or learned, which says how to balance.
+        """
+        if self.config is None:
+            if self.inputs is None:
+                self.inputs = RecentInputs(x.shape[1])
+            self.inputs.note(x)
 
     def forget_if_changed(self, weight: Tensor, bias: Tensor | None) -> None:
         """Forget what was built if anything but a known gradient has changed these rows since."""
@@ -253,6 +271,7 @@ class HeadIndex:
         """Return where the refresh stands, as plain numbers; `tensors` has the rest."""
         meta = None if self.built is None else index_settings(self.built)
         return {
+            "inputs": 0 if self.inputs is None else self.inputs.count,
             "cursor": self.schedule.cursor,
             "step": self.schedule.step,
             "moves_wait": self.schedule.moves_wait,
@@ -264,7 +283,7 @@ class HeadIndex:
         }
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the index itself, and the ages of its entries."""
+        """Return the index itself, and the ages of its entries; nothing where it is not built."""
         if self.built is None:
             return {}
         arrays = index_arrays(self.built)
@@ -281,7 +300,8 @@ class HeadIndex:
         config = HashConfig(**saved["config"])
         # A config that follows the size is that of the size when the index was built, before classes were added.
         expected = self.config_for(settings.get("built_for", len(weight)), weight.shape[1])
-        if (saved["classes"], saved["features"]) != tuple(weight.shape) or config != expected:
+        balanced = with_balance(expected, weight.shape[1]) if self.config is None else None
+        if (saved["classes"], saved["features"]) != tuple(weight.shape) or config not in (expected, balanced):
             way_out = "make the head with the same config, or load with index=False"
             raise FileError(f"the saved index is hashed in another way than the head's; {way_out}")
 

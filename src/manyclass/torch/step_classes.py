@@ -42,10 +42,14 @@ class StepClasses(NamedTuple):
         of_positives = torch.searchsorted(distinct, positives[positives >= 0])
         return distinct, pull.index_add(0, of_positives, torch.ones(len(of_positives), dtype=pull.dtype))
 
-    def without_tail(self, examples: int) -> Tensor:
-        """Return the classes of the first examples that stand for themselves alone, (examples, n), -1 elsewhere."""
-        ids = self.ids.expand(examples, -1) if self.shared else self.ids[:examples]
-        return ids.masked_fill(self.log_weights != 0, -1)
+    def without_tail(self, positives: Tensor) -> Tensor:
+        """Return the classes of the first examples that stand for themselves, (examples, n), -1 elsewhere.
+
+        positives: (examples, p), -1 where absent; an example's own always stand for themselves.
+        """
+        ids = self.ids.expand(len(positives), -1) if self.shared else self.ids[: len(positives)]
+        alone = ids.masked_fill(self.log_weights != 0, -1)
+        return torch.cat([alone.masked_fill((alone[:, :, None] == positives[:, None, :]).any(2), -1), positives], 1)
 
 
 class RecentClasses:

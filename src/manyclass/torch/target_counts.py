@@ -26,14 +26,15 @@ class TargetCounts(nn.Module):
     def __init__(self, num_classes: int, remembered: int = FOR_DRAWS) -> None:
         super().__init__()
         self.num_classes = num_classes
-        self._ring = torch.full((remembered,), -1, dtype=torch.int32)
+        self._ring = torch.full((remembered,), -1, dtype=torch.int32, device="cpu")  # also under torch.device("meta")
         self.forget()
 
     def forget(self) -> None:
         """Start again."""
         self.targets, self.examples = 0, 0  # that were counted in all
         self._ring.fill_(-1)
-        self.counts = torch.zeros(self.num_classes, dtype=torch.int32)  # of the targets that are remembered
+        # of the targets that are remembered
+        self.counts = torch.zeros(self.num_classes, dtype=torch.int32, device="cpu")
 
     @property
     def remembered(self) -> int:

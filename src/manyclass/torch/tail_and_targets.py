@@ -1,0 +1,124 @@
+"""The random tail and the batch's own targets as one sample of all classes.
+
+The targets of a batch are classes drawn by how often they occur, and their rows are computed anyway. Together with the
+uniform draws of the tail, a class is among those of a step with probability
+
+    π = 1 − (1 − share among the targets)^(targets of the other examples) · (1 − 1 / classes)^draws,
+
+and, when it is, stands for 1 / π classes (Horvitz and Thompson, 1952): a frequent one for itself, a rare one for all
+that are like it. In the mean that is the sum over all classes, with far less spread than the tail has alone where
+classes are unequal, and at no cost where they are equal. Shares are those among the last targets; what is not met yet
+has the probability that targets lately were new (Good, 1953), divided evenly.
+
+Batches must be drawn at random for that. Where the same targets meet in a batch much more often than by chance, as in
+running text, targets stand for themselves alone, and the tail for all the rest.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from manyclass._backend import core
+from manyclass._validation import Ids
+from manyclass.errors import FileError, InputError
+from manyclass.torch.class_sampler import ClassSampler
+from manyclass.torch.step_classes import StepClasses, shared_classes
+from manyclass.torch.target_counts import FOR_DRAWS, TargetCounts
+
+PER_CLASS = 16  # targets remembered for each class, at most FOR_DRAWS in all
+RATE = 0.02  # of a batch in running means
+KNOWN_WELL = 1 << 14  # targets after which their shares tell what is chance
+BY_CHANCE = 3.0  # times as many repetitions as expected; more is no chance
+RARE = 0.02  # repetitions per target that do no harm, however few were expected
+
+Doubles = npt.NDArray[np.float64]
+
+
+class TailAndTargets:
+    """Chooses the classes of a step, and counts targets for it. num_classes: ids that there are."""
+
+    def __init__(self, num_classes: int) -> None:
+        self.counts = TargetCounts(num_classes, min(FOR_DRAWS, PER_CLASS * num_classes))
+        self.new_share = 1.0  # running mean: of the targets, those that none of the remembered ones equals
+        self.repeated, self.expected = 0.0, 0.0  # running means: pairs of equal targets per target, found and by chance
+
+    @property
+    def at_random(self) -> bool:
+        """Whether batches look drawn at random."""
+        return self.repeated <= BY_CHANCE * self.expected + RARE
+
+    def classes(self, hard: Tensor, positives: Tensor, tail: int, sampler: ClassSampler) -> StepClasses:
+        """Return the classes of a step, and count its targets.
+
+        hard: ids of any shape, -1 where absent; each stands for itself. positives: (examples, n), -1 where absent.
+        tail: uniform draws.
+        """
+        ids = positives.numpy()
+        given = ids[ids >= 0]
+        if self.at_random:
+            found = self._sampled(hard.numpy().reshape(-1), given, len(ids), tail, sampler)
+        else:
+            found = shared_classes(hard, positives, tail=tail, sampler=sampler)
+        self._count(positives, given, sampler.classes_left)
+        return found
+
+    def _sampled(self, hard: Ids, given: Ids, examples: int, tail: int, sampler: ClassSampler) -> StepClasses:
+        drawn = sampler.draw(tail).classes.numpy()
+        members, _ = core().counted_ids(hard, hard[:0])
+        ids, _ = core().counted_ids(np.concatenate([given, drawn]), drawn[:0])
+        of_others = len(given) * (examples - 1) / examples
+        left = sampler.classes_left
+        log_absent = of_others * _log_of_rest(self.shares(ids, left)) + tail * _log_of_rest(1 / left)
+        log_weights = -np.log(-np.expm1(log_absent))
+        log_weights[np.isin(ids, members)] = 0.0
+        return StepClasses(*map(torch.from_numpy, core().merged_classes(members, 0.0, ids, log_weights)))
+
+    def shares(self, ids: Ids, classes_left: int) -> Doubles:
+        """Return how likely the next target is each of these classes, of so many that are not removed."""
+        met = self.counts.counts.numpy()[ids] / max(1, self.counts.known)
+        shares: Doubles = (1 - self.new_share) * met + self.new_share / classes_left
+        return shares
+
+    def _count(self, positives: Tensor, given: Ids, classes_left: int) -> None:
+        if not len(given):
+            return
+        if self.counts.known >= KNOWN_WELL:
+            _, times = core().counted_ids(given, given[:0])
+            repeated = float((times * (times - 1)).sum()) / len(given)
+            expected = float(self.shares(given, classes_left).mean()) * (len(given) - 1)
+            self.repeated += RATE * (repeated - self.repeated)
+            self.expected += RATE * (expected - self.expected)
+        new = float((self.counts.counts.numpy()[given] == 0).mean())
+        self.new_share += RATE * (new - self.new_share)
+        self.counts.add(positives)
+
+    def settings(self) -> dict[str, Any]:
+        """Return what a checkpoint keeps, as JSON would."""
+        means = {"new_share": self.new_share, "repeated": self.repeated, "expected": self.expected}
+        return means | {"targets": self.counts.targets, "examples": self.counts.examples}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the targets that are remembered."""
+        return {"targets": self.counts.get_extra_state()[: self.counts.known].to(torch.int32)}
+
+    def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
+        """Take over what `tensors` and `settings` gave."""
+        kept = tensors["targets"].long()
+        room = self.counts.remembered - len(kept)
+        if room < 0:
+            raise FileError(f"{len(kept)} targets are more than a head of this size keeps; was it saved by another?")
+        ends = torch.tensor([settings["targets"], settings["examples"]])
+        try:
+            self.counts.set_extra_state(torch.cat([kept, torch.full((room,), -1), ends]))
+        except InputError as error:
+            raise FileError(str(error)) from error
+        self.new_share, self.repeated = float(settings["new_share"]), float(settings["repeated"])
+        self.expected = float(settings["expected"])
+
+
+def _log_of_rest(share: Any) -> Any:
+    """Return log(1 - share), also of a share that rounds to one."""
+    return np.log1p(-np.minimum(share, 1 - 2.0**-40))

@@ -1,0 +1,160 @@
+"""The batch's targets and the tail as one sample: weights without bias, shares that are learned, batches by chance."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from head_cases import CLASSES, FEATURES, random_tensor, small_head
+from torch import Tensor
+
+from manyclass.errors import FileError
+from manyclass.torch import CandidateSoftmax
+from manyclass.torch.class_sampler import ClassSampler
+from manyclass.torch.removed_classes import RemovedClasses
+from manyclass.torch.tail_and_targets import TailAndTargets
+
+pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")  # heads of few classes
+NOTHING = torch.empty(0, dtype=torch.int64)
+BATCH, TAIL = 24, 10
+EVEN = torch.full((CLASSES,), 1 / CLASSES).double()
+
+
+def skewed(classes: int = CLASSES) -> Tensor:
+    frequencies = 1 / (torch.arange(classes).double() + 1)
+    return frequencies / frequencies.sum()
+
+
+def batch(frequencies: Tensor, seed: int, size: int = BATCH) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.multinomial(frequencies, size, replacement=True, generator=generator)[:, None]
+
+
+def taught(frequencies: Tensor, batches: int = 3000) -> TailAndTargets:
+    """Return one that has met so many batches."""
+    learned, sampler = TailAndTargets(len(frequencies)), ClassSampler(len(frequencies))
+    for seed in range(batches):
+        learned.classes(NOTHING, batch(frequencies, seed), TAIL, sampler)
+    return learned
+
+
+@pytest.mark.parametrize("frequencies", [skewed(), EVEN], ids=["skewed", "even"])
+@pytest.mark.parametrize("hard", [NOTHING, torch.tensor([[2, 40], [-1, 2]])], ids=["no hard", "hard"])
+def test_in_the_mean_the_weights_of_each_class_add_up_to_one(frequencies: Tensor, hard: Tensor) -> None:
+    learned, sampler = taught(frequencies), ClassSampler(CLASSES, seed=1)
+    known, rounds = learned.settings(), 4000
+    sums = np.zeros(CLASSES)
+    for seed in range(rounds):
+        classes = learned.classes(hard, batch(frequencies, 10_000 + seed), TAIL, sampler)
+        sums[classes.ids.numpy()] += classes.log_weights.exp().numpy()
+    # In the mean over examples: in that of one example, its own class does not count, and one target less is met.
+    assert known["new_share"] < 0.01
+    spread = np.sqrt(rounds / np.minimum(1, BATCH * frequencies.numpy() + TAIL / CLASSES))
+    assert np.all(np.abs(sums - rounds) < 5 * spread + 0.08 * rounds)
+    members = [c for c in hard.unique().tolist() if c >= 0]
+    np.testing.assert_array_equal(sums[members], rounds)
+
+
+def test_frequent_classes_stand_for_themselves_and_rare_ones_for_many() -> None:
+    learned = taught(skewed(200))
+    classes = learned.classes(NOTHING, torch.tensor([[0], [150]]).repeat(BATCH // 2, 1), TAIL, ClassSampler(200))
+    stands_for = dict(zip(classes.ids.tolist(), classes.log_weights.exp().tolist(), strict=True))
+    assert stands_for[0] == pytest.approx(1, abs=0.05)
+    assert 4 < stands_for[150] < 20
+
+
+def test_classes_that_were_not_met_share_what_is_new() -> None:
+    fresh = TailAndTargets(1000)
+    np.testing.assert_allclose(fresh.shares(np.arange(1000), 1000), 1 / 1000)
+    learned = taught(skewed(1000), 400)
+    shares = learned.shares(np.arange(1000), 1000)
+    assert shares.sum() == pytest.approx(1)
+    unmet = learned.counts.counts.numpy() == 0
+    assert unmet.any()
+    np.testing.assert_allclose(shares[unmet], learned.new_share / 1000)
+
+
+def test_targets_that_meet_by_no_chance_stand_for_themselves() -> None:
+    frequencies, sampler = torch.full((5000,), 1 / 5000).double(), ClassSampler(5000)
+    shuffled, running = TailAndTargets(5000), TailAndTargets(5000)
+    for seed in range(1200):
+        shuffled.classes(NOTHING, batch(frequencies, seed), TAIL, sampler)
+        topic = batch(frequencies, seed, 4)
+        running.classes(NOTHING, topic.repeat(BATCH // 4, 1), TAIL, sampler)
+    assert shuffled.at_random
+    assert not running.at_random
+    classes = running.classes(NOTHING, torch.tensor([[3], [9]]), TAIL, sampler)
+    assert classes.log_weights[torch.isin(classes.ids, torch.tensor([3, 9]))].tolist() == [0.0, 0.0]
+
+
+def test_removed_classes_are_not_drawn_and_not_counted_among_those_left() -> None:
+    learned = TailAndTargets(CLASSES)
+    sampler = ClassSampler(CLASSES, removed=RemovedClasses(torch.arange(10, CLASSES)))
+    classes = learned.classes(NOTHING, torch.tensor([[1], [2]]), 400, sampler)
+    assert classes.ids.tolist() == list(range(10))
+    assert classes.log_weights.exp().tolist() == pytest.approx([1.0] * 10, abs=1e-9)
+
+
+@pytest.mark.parametrize("targets", [[[0]], [[-1]], [[5, -1], [-1, -1]]], ids=["one", "none", "some"])
+def test_awkward_batches(targets: list[list[int]]) -> None:
+    learned, positives = TailAndTargets(7), torch.tensor(targets)
+    for _ in range(300):
+        classes = learned.classes(NOTHING, positives, TAIL, ClassSampler(7))
+        assert torch.isin(positives[positives >= 0], classes.ids).all()
+        assert classes.log_weights.isfinite().all()
+        assert (classes.log_weights >= 0).all()
+
+
+def test_one_class_that_is_always_right() -> None:
+    learned = TailAndTargets(1)
+    for _ in range(50):
+        classes = learned.classes(NOTHING, torch.zeros(3, 1, dtype=torch.int64), 4, ClassSampler(1))
+    assert classes.log_weights.exp().tolist() == pytest.approx([1.0])
+
+
+def step(head: CandidateSoftmax, seed: int) -> float:
+    x, y = random_tensor(BATCH, FEATURES, seed=seed), batch(skewed(), seed)[:, 0]
+    loss = head(x, y)
+    loss.backward()
+    return float(loss.detach())
+
+
+def test_a_restored_head_goes_on_with_the_same_bits() -> None:
+    head = small_head(tail=TAIL)
+    for seed in range(5):
+        step(head, seed)
+    tensors, settings = head.extra_tensors(), head.extra_settings()
+    other = small_head(tail=TAIL)
+    other.restore(tensors, settings)
+    copied = copy.deepcopy(head)
+    assert step(head, 9) == step(other, 9) == step(copied, 9)
+    assert head.tail_and_targets is not None
+    assert other.tail_and_targets is not None
+    assert head.tail_and_targets.settings() == other.tail_and_targets.settings()
+    assert list(head.state_dict()) == ["weight", "bias"]
+
+
+def test_a_checkpoint_with_wrong_targets_is_refused() -> None:
+    learned = TailAndTargets(CLASSES)
+    learned.classes(NOTHING, torch.tensor([[1], [2]]), TAIL, ClassSampler(CLASSES))
+    tensors, settings = learned.tensors(), learned.settings()
+    with pytest.raises(FileError, match="beyond the 60 classes"):
+        TailAndTargets(CLASSES).restore({"targets": tensors["targets"] + CLASSES}, settings)
+    with pytest.raises(FileError, match="more than a head of this size keeps"):
+        TailAndTargets(1).restore({"targets": torch.zeros(99, dtype=torch.int32)}, settings)
+
+
+def test_classes_that_come_and_go_are_counted_on() -> None:
+    head = small_head(tail=TAIL)
+    step(head, 0)
+    head.add_classes(3)
+    head.remove_classes([4])
+    kept = head.compact()
+    assert head.tail_and_targets is not None
+    assert head.tail_and_targets.counts.num_classes == len(kept) == CLASSES + 2
+    head(random_tensor(2, FEATURES), torch.tensor([CLASSES + 1, 0])).backward()
+
+
+@pytest.mark.parametrize("settings", [{"tail": 0}, {"shared": False}, {"tail_sampler": "uniform"}], ids=str)
+def test_nothing_is_counted_where_it_is_not_used(settings: dict[str, object]) -> None:
+    assert small_head(**settings).tail_and_targets is None
