@@ -30,8 +30,8 @@ from manyclass.torch import (
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.mining import Mining
-from manyclass.torch.tail_and_targets import TailAndTargets
 from manyclass.torch.removed_classes import RemovedClasses
+from manyclass.torch.tail_and_targets import TailAndTargets
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 CLASSES = 50
