@@ -32,11 +32,13 @@ class RefreshSchedule:
         self.touched: Ids = np.empty(0, np.int64)  # classes that moved and are not hashed since, most urgent first
         self.moves_wait = False  # whether rows have moved since the last share was handed out
         self.pulled: list[tuple[Tensor, Tensor]] = []  # of the steps since rows last moved: classes, how far they pull
+        self._marked: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)  # a class each; all False between two uses
 
     def __getstate__(self) -> dict[str, Any]:
         return {
             **self.__dict__,
             "hashed_at": np.zeros(0, np.int32),
+            "_marked": np.zeros(0, np.bool_),
         }  # the index itself is built anew where it is needed
 
     def fresh(self) -> "RefreshSchedule":
@@ -91,16 +93,26 @@ class RefreshSchedule:
         """
         if not self.pulled:
             if ids is not None and len(ids):  # the bias after the weight, or a gradient from elsewhere
-                self.touched = np.concatenate([self.touched, np.setdiff1d(ids.numpy(), self.touched)])
+                self.touched = np.concatenate([self.touched, self._without(ids.numpy(), self.touched)])
             return
         classes, pull = self._summed_pull()
         order = pull.topk(len(pull)).indices
         earlier = self.touched[: self.limit] if self.moves_wait else self.touched[:0]
         latest = classes[order].numpy()
-        self.touched = np.concatenate([latest, np.setdiff1d(earlier, latest, assume_unique=True)])
+        self.touched = np.concatenate([latest, self._without(earlier, latest)])
         if ids is not None and len(ids) > len(classes):  # rows that only others pulled: other processes, a tied weight
-            self.touched = np.concatenate([self.touched, np.setdiff1d(ids.numpy(), self.touched)])
+            self.touched = np.concatenate([self.touched, self._without(ids.numpy(), self.touched)])
         self.pulled, self.moves_wait = [], True
+
+    def _without(self, ids: Ids, others: Ids) -> Ids:
+        """Return those of distinct ids, in their order, that are not among the others: each step asks, so no sorting."""
+        size = 1 + int(max(ids.max(initial=-1), others.max(initial=-1)))
+        if len(self._marked) < size:
+            self._marked = np.zeros(max(size, len(self.hashed_at)), np.bool_)
+        self._marked[others] = True
+        left = ids[~self._marked[ids]]
+        self._marked[others] = False
+        return left
 
     def age(self) -> tuple[float, int]:
         """Return mean and largest age of the entries, in steps."""

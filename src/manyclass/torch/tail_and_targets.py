@@ -73,7 +73,7 @@ class TailAndTargets:
         left = sampler.classes_left
         log_absent = of_others * _log_of_rest(self.shares(ids, left)) + tail * _log_of_rest(1 / left)
         log_weights = -np.log(-np.expm1(log_absent))
-        log_weights[np.isin(ids, members)] = 0.0
+        log_weights[_are_among(ids, members)] = 0.0
         return StepClasses(*map(torch.from_numpy, core().merged_classes(members, 0.0, ids, log_weights)))
 
     def shares(self, ids: Ids, classes_left: int) -> Doubles:
@@ -117,6 +117,14 @@ class TailAndTargets:
             raise FileError(str(error)) from error
         self.new_share, self.repeated = float(settings["new_share"]), float(settings["repeated"])
         self.expected = float(settings["expected"])
+
+
+def _are_among(ids: Ids, members: Ids) -> npt.NDArray[np.bool_]:
+    """Return which ids are members; both distinct and ascending."""
+    if not len(members):
+        return np.zeros(len(ids), np.bool_)
+    found: npt.NDArray[np.bool_] = members[np.minimum(np.searchsorted(members, ids), len(members) - 1)] == ids
+    return found
 
 
 def _log_of_rest(share: Any) -> Any:

@@ -7,6 +7,7 @@ in proportion to its count.
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -48,17 +49,16 @@ class TargetCounts(nn.Module):
 
     def add(self, positives: Tensor) -> None:
         """Count the targets of a batch, (examples, n), -1 where there is none."""
-        new = positives[positives >= 0].to(torch.int32)
+        ring, counts, ids = self._ring.numpy(), self.counts.numpy(), positives.numpy()
+        new = ids[ids >= 0]
         self.examples += len(positives)
         skipped = max(0, len(new) - self.remembered)
-        places = (self.targets + skipped + torch.arange(len(new) - skipped)) % self.remembered
+        places = (self.targets + skipped + np.arange(len(new) - skipped)) % self.remembered
         self.targets += len(new)
-        old, new = self._ring[places], new[skipped:]
-        one = torch.ones(1, dtype=torch.int32)
-        self.counts.index_add_(0, new, one.expand(len(new)))
-        gone = old[old >= 0]
-        self.counts.index_add_(0, gone, -one.expand(len(gone)))
-        self._ring[places] = new
+        old, new = ring[places], new[skipped:]
+        np.add.at(counts, new, 1)
+        np.subtract.at(counts, old[old >= 0], 1)
+        ring[places] = new
 
     def at(self, places: Tensor) -> Tensor:
         """Return the targets at places in [0, 1) of all that are kept; -1 for one whose class is gone."""
