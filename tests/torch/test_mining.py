@@ -8,7 +8,7 @@ import torch
 from head_cases import random_tensor, small_head
 
 from manyclass.torch import CandidateSoftmax, RowSGD
-from manyclass.torch.approximation_meter import hard_mass, usual_interval
+from manyclass.torch.approximation_meter import sampling_noise, usual_interval
 from manyclass.torch.mining import WORTH_ALL, Mining
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
@@ -28,12 +28,17 @@ def column(*ids: int) -> torch.Tensor:
 # What it is worth
 
 
-def test_hard_mass_is_what_the_best_classes_hold_that_are_nobodys_positives() -> None:
+def test_noise_is_the_variance_by_the_best_classes_that_are_nobodys_positives() -> None:
     logits = torch.tensor([[0.4, 0.3, 0.2, 0.06, 0.04], [0.1, 0.2, 0.3, 0.25, 0.15]]).log()
     positives = torch.tensor([[0, -1], [2, 1]])
-    assert hard_mass(logits, positives, 1) == pytest.approx((0.06 + 0.25) / 2)
-    assert hard_mass(logits, positives, 9) == pytest.approx((0.1 + 0.4) / 2)
-    assert hard_mass(torch.tensor([[0.0, 8.0, 0.0]]), torch.tensor([[1]]), 5, logistic=True) == pytest.approx(1)
+    half, never = (lambda ids: torch.full(ids.shape, 0.5)), (lambda ids: torch.zeros(ids.shape))
+    one, other = 0.06**2, 0.25**2
+    assert sampling_noise(logits, positives, 1, half) == pytest.approx((one / (1 + one) + other / (1 + other)) / 2)
+    one, other = 0.06**2 + 0.04**2, 0.25**2 + 0.15**2
+    assert sampling_noise(logits, positives, 9, half) == pytest.approx((one / (1 + one) + other / (1 + other)) / 2)
+    assert sampling_noise(logits, positives, 9, never) == pytest.approx(1, abs=1e-6)
+    yes_or_no = sampling_noise(torch.tensor([[0.0, 8.0, 0.0]]), torch.tensor([[1]]), 5, half, logistic=True)
+    assert yes_or_no == pytest.approx(0.5 / 1.5)
 
 
 def steps_that_look_up(some: Mining, steps: int) -> int:
@@ -43,13 +48,13 @@ def steps_that_look_up(some: Mining, steps: int) -> int:
 def test_candidates_are_looked_up_as_often_as_hard_classes_are_worth() -> None:
     some = mining(every=4)
     assert steps_that_look_up(some, 40) == 10  # nothing is known yet
-    some.note_hard_mass(0.0)
+    some.note_noise(0.0)
     assert steps_that_look_up(some, 40) == 0
     for _ in range(20):
-        some.note_hard_mass(WORTH_ALL / 2)
+        some.note_noise(WORTH_ALL / 2)
     assert steps_that_look_up(some, 81) in (9, 10)
     for _ in range(20):
-        some.note_hard_mass(0.9)
+        some.note_noise(0.9)
     assert steps_that_look_up(some, 40) == 10
     assert steps_that_look_up(mining(examples=0), 40) == 0
 
@@ -65,8 +70,8 @@ def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:
     x, y = 0.1 * torch.randn(8, 32), torch.randint(20_000, (8,))
     for _ in range(3):
         head(x, y).backward()
-    assert head.mining.hard_mass is not None
-    assert head.mining.hard_mass < 0.01
+    assert head.mining.noise is not None
+    assert head.mining.noise < 0.01
     assert head.index.built is None
     with torch.no_grad():
         head.weight.mul_(200)  # a few classes rule every example now
@@ -183,12 +188,12 @@ def test_a_copy_and_a_restored_one_choose_alike() -> None:
     some = mining()
     batch = column(*np.random.default_rng(0).integers(0, CLASSES, 20).tolist())
     for mass in (0.02, 0.06, 0.08):
-        some.note_hard_mass(mass)
+        some.note_noise(mass)
         _, keys = some.chosen(batch, CLASSES)
         some.remember(keys, torch.arange(3 * len(keys)).reshape(-1, 3))
     other = mining()
     other.restore(some.tensors(), some.settings(), CLASSES)
-    assert other.hard_mass == some.hard_mass
+    assert other.noise == some.noise
     for again in (other, some.__deepcopy__({})):
         assert [part.tolist() for part in again.chosen(batch, CLASSES)] == [
             part.tolist() for part in some.chosen(batch, CLASSES)

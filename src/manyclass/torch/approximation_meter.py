@@ -1,6 +1,7 @@
 """How good the approximation is while training: measured on a few examples now and then, exactly."""
 
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -75,13 +76,24 @@ def usual_interval(classes: int) -> int:
     return max(SHORTEST_INTERVAL, classes // CLASSES_PER_STEP)
 
 
-def hard_mass(exact_logits: Tensor, positives: Tensor, depth: int, logistic: bool = False) -> float:
-    """Return the probability that the best few classes hold, those aside that are anybody's positives.
+def sampling_noise(
+    exact_logits: Tensor,
+    positives: Tensor,
+    depth: int,
+    chance: Callable[[Tensor], Tensor],
+    logistic: bool = False,
+) -> float:
+    """Return how much of a step is noise where nothing is mined: 0 none, near 1 nothing else.
 
-    Logistic: the sum of their probabilities, each class a question of its own.
+    A class of probability p that is there by chance π, and then counts 1 / π times, adds p² (1 / π - 1) to the relative
+    variance of the normaliser; v, the sum over the best few classes that are nobody's positives, becomes v / (1 + v),
+    so that a few hopeless examples do not decide for all.
 
-    exact_logits (examples, classes) of the first examples; positives (batch, n), -1 where absent; depth: how many.
+    exact_logits (examples, classes) of the first examples; positives (batch, n), -1 where absent; depth: how many of
+    the best. chance: of class ids, any shape.
     """
     probabilities = exact_logits.sigmoid() if logistic else exact_logits.softmax(1)
-    mass = probabilities.index_fill(1, positives[positives >= 0], 0)
-    return float(mass.topk(min(depth, mass.shape[1]), 1).values.sum(1).mean())
+    others = probabilities.index_fill(1, positives[positives >= 0], 0)
+    best = others.topk(min(depth, others.shape[1]), 1)
+    variance = (best.values.double() ** 2 * (1 / chance(best.indices).clamp_min(1e-12) - 1)).sum(1)
+    return float((variance / (1 + variance)).mean())

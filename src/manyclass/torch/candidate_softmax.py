@@ -23,7 +23,7 @@ from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import all_classes, predictions
 from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
-from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter, hard_mass, usual_interval
+from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter, sampling_noise, usual_interval
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head import Output, Reduction, checked_output, reshaped
 from manyclass.torch.head_index import HeadIndex
@@ -456,8 +456,17 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _measured(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return the logits of all classes for the first examples, and tell mining what it is worth."""
         exact = self.layer.all_logits(x[:EXAMPLES])
+
+        def chance(ids: Tensor) -> Tensor:
+            """Return how likely each class is in a step that mines nothing."""
+            if self.tail_and_targets is None or not self.tail_and_targets.at_random:
+                return -torch.expm1(-self.tail * self.sampler.log_probability(ids).exp())
+            targets, left = int((positives >= 0).sum()), self.sampler.classes_left
+            found = self.tail_and_targets.chance(ids.numpy(), targets, len(positives), self.tail, left)
+            return torch.from_numpy(found)
+
         logistic = self.output == "logistic"
-        self.mining.note_hard_mass(hard_mass(exact, positives, self.mining.candidates, logistic))
+        self.mining.note_noise(sampling_noise(exact, positives, self.mining.candidates, chance, logistic))
         return exact
 
     @torch.no_grad()

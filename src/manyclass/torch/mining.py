@@ -1,9 +1,10 @@
 """When candidates are looked up, and for which examples: as often as it is worth, and what was found is remembered.
 
 Looking candidates up for every example takes longer than all the rest of a step. Early in training it is for nothing:
-the probability is spread so thinly that random classes teach as much as any. So the meter reads now and then, exactly,
-how much probability the best few classes hold that a step would miss without candidates, and they are looked up as
-often as that is worth. Each class keeps what was found for an example of it, for the next ones.
+the probability is spread so thinly that random classes teach as much as any, and where a few classes are met all the
+time, the batch's targets hold most of what an example may be mistaken for. So the meter reads now and then, exactly,
+how noisy a step would be without candidates, and they are looked up as often as that is worth. Each class keeps what
+was found for an example of it, for the next ones.
 """
 
 from typing import Any
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from manyclass._validation import Ids, check_count
 
-WORTH_ALL = 0.1  # probability that hard classes hold, from which on candidates are looked up as often as they may
+WORTH_ALL = 0.4  # noise of the normaliser, from which on candidates are looked up as often as they may
 MEMORY = 0.5  # share of the last readings in the next
 
 
@@ -31,7 +32,7 @@ class Mining:
         self.every = check_count("mined_every", every)
         self.candidates = check_count("mined_candidates", candidates)
         self.remembered = check_count("remembered", remembered, low=0)
-        self.hard_mass: float | None = None  # None: never read, and everything is worth it
+        self.noise: float | None = None  # of a step without candidates, 0 to 1; None: never read, and it is worth it
         self._lists: npt.NDArray[np.uint32] = np.zeros((0, self.remembered), np.uint32)  # id + 1; 0: nothing yet
         self._looked_up: npt.NDArray[np.int32] = np.zeros(0, np.int32)  # number of the look-up; 0: never
         self._count = 0  # of look-ups
@@ -42,13 +43,13 @@ class Mining:
         other.restore(self.tensors(), self.settings(), len(self._lists))
         return other
 
-    def note_hard_mass(self, mass: float) -> None:
-        """Take in a reading of the probability that the best few other classes hold."""
-        self.hard_mass = mass if self.hard_mass is None else MEMORY * self.hard_mass + (1 - MEMORY) * mass
+    def note_noise(self, noise: float) -> None:
+        """Take in a reading of how noisy a step would be without candidates."""
+        self.noise = noise if self.noise is None else MEMORY * self.noise + (1 - MEMORY) * noise
 
     def worth(self) -> float:
         """Return how often candidates are looked up, as a share of the steps."""
-        return (1.0 if self.hard_mass is None else min(1.0, self.hard_mass / WORTH_ALL)) / self.every
+        return (1.0 if self.noise is None else min(1.0, self.noise / WORTH_ALL)) / self.every
 
     def due(self) -> bool:
         """Begin a step, and return whether it is one that looks candidates up."""
@@ -101,7 +102,7 @@ class Mining:
 
     def settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON would."""
-        return {"hard_mass": self.hard_mass, "look_ups": self._count, "due": self._due}
+        return {"noise": self.noise, "look_ups": self._count, "due": self._due}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the lists of those classes that have one."""
@@ -116,8 +117,8 @@ class Mining:
         known, lists = tensors["classes"].numpy(), tensors["lists"].numpy()[:, : self.remembered]
         self._lists[known, : lists.shape[1]] = lists
         self._looked_up[known] = tensors["looked_up"].numpy()
-        mass = settings["hard_mass"]
-        self.hard_mass, self._due = None if mass is None else float(mass), float(settings["due"])
+        noise = settings.get("noise")  # older checkpoints have another reading: it is taken anew
+        self.noise, self._due = None if noise is None else float(noise), float(settings["due"])
         self._count = int(settings["look_ups"])
 
     def _make_room(self, classes: int) -> None:

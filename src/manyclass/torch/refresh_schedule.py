@@ -105,7 +105,7 @@ class RefreshSchedule:
         self.pulled, self.moves_wait = [], True
 
     def _without(self, ids: Ids, others: Ids) -> Ids:
-        """Return those of distinct ids, in their order, that are not among the others: each step asks, so no sorting."""
+        """Return those of distinct ids, in their order, that are not among the others. Asked at each step: no sort."""
         size = 1 + int(max(ids.max(initial=-1), others.max(initial=-1)))
         if len(self._marked) < size:
             self._marked = np.zeros(max(size, len(self.hashed_at)), np.bool_)

@@ -69,12 +69,16 @@ class TailAndTargets:
         drawn = sampler.draw(tail).classes.numpy()
         members, _ = core().counted_ids(hard, hard[:0])
         ids, _ = core().counted_ids(np.concatenate([given, drawn]), drawn[:0])
-        of_others = len(given) * (examples - 1) / examples
-        left = sampler.classes_left
-        log_absent = of_others * _log_of_rest(self.shares(ids, left)) + tail * _log_of_rest(1 / left)
-        log_weights = -np.log(-np.expm1(log_absent))
+        log_weights = -np.log(self.chance(ids, len(given), examples, tail, sampler.classes_left))
         log_weights[_are_among(ids, members)] = 0.0
         return StepClasses(*map(torch.from_numpy, core().merged_classes(members, 0.0, ids, log_weights)))
+
+    def chance(self, ids: Ids, targets: int, examples: int, tail: int, classes_left: int) -> Doubles:
+        """Return π: how likely each class is among the draws, or among the targets of the other examples."""
+        of_others = targets * (examples - 1) / examples
+        log_absent = of_others * _log_of_rest(self.shares(ids, classes_left)) + tail * _log_of_rest(1 / classes_left)
+        there: Doubles = -np.expm1(log_absent)
+        return there
 
     def shares(self, ids: Ids, classes_left: int) -> Doubles:
         """Return how likely the next target is each of these classes, of so many that are not removed."""
