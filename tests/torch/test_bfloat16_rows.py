@@ -147,7 +147,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(
 
 @quiet
 def test_the_index_looks_at_the_rows_themselves() -> None:
-    head = small_head(dtype=BF)
+    head = small_head(dtype=BF, meter_every=0)
     head(random_tensor(5, FEATURES), torch.tensor([3, 59, 7, 20, 11]))
     built = head.index.built
     assert built is not None

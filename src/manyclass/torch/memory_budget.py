@@ -20,6 +20,7 @@ WORTH_A_LOOK = 2**26  # bytes of rows below which nothing is asked: making small
 WORTH_A_WORD = 2**30  # bytes of a head from which on somebody who watches is told
 CLASSES_PER_STEP = 4352  # candidates, random classes and positives of a head with its default settings
 RANKS = 16  # candidates per example behind them
+REMEMBERED = 16  # bytes of a class that was met: what was found for it, when, and how often it was a target
 UNCHECKED = "MANYCLASS_MEMORY_CHECK"  # "off": nothing is refused
 
 
@@ -27,7 +28,8 @@ UNCHECKED = "MANYCLASS_MEMORY_CHECK"  # "off": nothing is refused
 class MemoryBudget:
     """Bytes of a head by part, beside those that are available (None: the system does not tell). Prints as a table.
 
-    rows, bias: the parameters. states: of the optimizer, once every row was touched. index: what finds candidates.
+    rows, bias: the parameters. states: of the optimizer, once every row was touched. index: what finds candidates, and
+    remembers them.
     step: rows, gradients and logits that a training step works with.
     """
 
@@ -105,7 +107,7 @@ def memory_budget(
         rows=rows,
         bias=classes * wide if bias else 0,
         states=states_per_row(optimizer, dtype) * rows,
-        index=round(per_class * classes) + (rows if index and normalize else 0),
+        index=round((per_class + REMEMBERED) * classes) + (rows if normalize else 0) if index else 0,
         step=2 * min(check_count("classes_per_step", classes_per_step), classes) * features * wide,
         available=available_memory(),
     )
