@@ -35,7 +35,13 @@ def test_examples_match_the_reference(count: int, window: int) -> None:
         keep = random.integers(0, 2**32, 9)
         keep[:4] = [0, 2**31, ALWAYS, ALWAYS]
         for length in {0, min(1, count), count // 3, count}:
-            case = {"keep": keep, "begins": [0, count // 2, count], "length": length, "window": window, "key": 2**64 - 5}
+            case = {
+                "keep": keep,
+                "begins": [0, count // 2, count],
+                "length": length,
+                "window": window,
+                "key": 2**64 - 5,
+            }
             assert examples(_native, words, **case) == examples(_reference, words, **case)
 
 

@@ -37,7 +37,7 @@ class CorpusSettings:
 
 @dataclass(frozen=True)
 class Corpus:
-    """train, held_out: words as numbers, by falling frequency, SEPARATOR after each line. counts: of each in `train`."""
+    """train, held_out: words as numbers, by falling count, SEPARATOR after each line. counts: of each in `train`."""
 
     train: Words
     held_out: Words

@@ -51,7 +51,9 @@ def lines_of_words(file: Path) -> Iterator[list[str] | None]:
     except UnicodeDecodeError as error:
         raise CorruptFileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from None
     except (lzma.LZMAError, zlib.error, EOFError) as error:
-        raise CorruptFileError(f"{file} cannot be unpacked ({error}); it is damaged or cut short: get it anew") from None
+        raise CorruptFileError(
+            f"{file} cannot be unpacked ({error}); it is damaged or cut short: get it anew"
+        ) from None
     except OSError as error:
         raise CorruptFileError(f"{file} cannot be read ({error}); is it what its ending says?") from None
 
