@@ -4,7 +4,7 @@ text_words, numbered_text, phrases, corpus   a text becomes numbers; made_text m
 examples                                     words with their neighbours, batch by batch, on a thread of their own
 contestants, negative_sampling, network      the output layers; learning trains one of them
 prediction, analogies, similarity, word_sets what is measured; testing puts it together for ours and for peers
-peers, peer_text, tree_probabilities         gensim and fastText
+peers, peer_text, tree_probabilities         gensim and fastText (peer_packages: what to install)
 task, plan, stages, *_stage(s), growth       what is run
 names, tables, figures, page, documents      what is told
 vector_files, lookup, __main__               saved vectors, and questions to them

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from manyclass.errors import CorruptFileError
 
 SCORES_AT_ONCE = 1 << 25
 MOST_WORDS = 300_000  # answers are looked for among the most frequent ones, as gensim does
+Floats = npt.NDArray[np.float32]
 SYNTACTIC = "gram"  # how the sections of Google's set on grammar begin
 
 
@@ -52,7 +51,7 @@ def _four(words: list[str], file: Path, line: int) -> tuple[str, str, str, str]:
 
 
 def answer_analogies(
-    vectors: Tensor, numbers: dict[str, int], questions: Iterable[Question]
+    vectors: Floats, numbers: dict[str, int], questions: Iterable[Question]
 ) -> dict[str, dict[str, float | int | None]]:
     """Return by kind of question how many were asked, how many left out for a word without a vector, and the share
     answered right; kinds are "semantic" and "syntactic" as Google's sections are, and "all".
@@ -78,15 +77,20 @@ def answer_analogies(
     return found
 
 
-@torch.no_grad()
-def right_answers(vectors: Tensor, questions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+def right_answers(vectors: Floats, questions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
     """Return which questions (n, 4) are answered right: the three words themselves are no answers."""
-    unit = torch.nn.functional.normalize(vectors.float())
-    right, step = [], max(1, SCORES_AT_ONCE // max(1, len(unit)))
+    unit = unit_rows(vectors)
+    right, step = np.zeros(len(questions), bool), max(1, SCORES_AT_ONCE // max(1, len(unit)))
     for begin in range(0, len(questions), step):
-        a, b, c, answer = torch.from_numpy(questions[begin : begin + step]).unbind(1)
+        asked = questions[begin : begin + step]
+        a, b, c, answer = asked.T
         scores = (unit[b] - unit[a] + unit[c]) @ unit.T
-        for given in (a, b, c):
-            scores.scatter_(1, given[:, None], -torch.inf)
-        right.append((scores.argmax(1) == answer).numpy())
-    return np.concatenate(right) if right else np.zeros(0, bool)
+        np.put_along_axis(scores, asked[:, :3], -np.inf, axis=1)
+        right[begin : begin + step] = scores.argmax(1) == answer
+    return right
+
+
+def unit_rows(vectors: Floats) -> Floats:
+    """Return vectors of length one; those of length zero stay."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), np.float32)

@@ -36,7 +36,7 @@ def train_head(run: Run, head: str, plan: Plan) -> None:
     network, found = learned(run, task, head, CONTESTANTS[head], budget, run.options.seed)
     file = vectors_file(run, head)
     file.parent.mkdir(exist_ok=True)
-    save_vectors(file, task.corpus.words, vectors_of(network).numpy())
+    save_vectors(file, task.corpus.words, vectors_of(network))
     run.records.write(stage=head, kind="result", head=head, **found)
     checkpoint_of(run, head, run.options.seed).unlink(missing_ok=True)
 

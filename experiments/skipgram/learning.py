@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import manyclass.torch as mct
+from experiments.skipgram.analogies import Floats
 from experiments.skipgram.contestants import Contestant, Frequencies, made
 from experiments.skipgram.examples import Examples, made_ahead
 from experiments.skipgram.network import InputVectors, SkipGram
@@ -126,6 +125,7 @@ class Learner:
         self.progress.step += 1
 
 
-def vectors_of(network: SkipGram) -> torch.Tensor:
+def vectors_of(network: SkipGram) -> Floats:
     """Return the word vectors, (words, features)."""
-    return network.vectors.weight.detach()
+    found: Floats = network.vectors.weight.detach().numpy()
+    return found

@@ -1,7 +1,8 @@
 """Negative sampling (Mikolov et al. 2013), the rule of word2vec: is this pair real, or made with a random word?
 
 Here because it is no softmax: the library's heads estimate probabilities, this one log ratios. What it learns for a
-pair is log(p(neighbour | word) / (negatives · noise(neighbour))), so that adding log noise ranks by probability.
+pair is log(p(neighbour | word) / (negatives · noise(neighbour))), so that adding log noise ranks by probability. Unlike
+word2vec's program it does not drop a negative that is the neighbour itself: only then is that exactly so.
 """
 
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor
 from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.torch import all_classes
-from manyclass.torch.class_sampler import ClassSampler, already_there
+from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.row_head import RowHead
 from manyclass.torch.row_products import gather_rows, pair_logits
 
@@ -46,8 +47,7 @@ class NegativeSampling(RowHead):
         drawn = self.sampler.draw(self.samples)
         share = (drawn.log_weights + self.sampler.log_probability(drawn.classes)).exp().float()  # times drawn / samples
         rows = gather_rows(self.weight, drawn.classes, self._update)
-        noise = (input @ rows.T).masked_fill(already_there(positives, drawn.classes), -torch.inf)
-        of_noise = self.negatives * there.sum(1) * (F.softplus(noise) @ share)
+        of_noise = self.negatives * there.sum(1) * (F.softplus(input @ rows.T) @ share)
         return F.softplus(-own).masked_fill(~there, 0).sum(1) + of_noise
 
     def _topk(self, input: Tensor, k: int) -> TopK[Tensor]:

@@ -1,7 +1,8 @@
 """The stage of the peers: each learns for the same CPU seconds; one that is not installed is recorded as missing."""
 
 from experiments.frame.stages import Run
-from experiments.skipgram.peers import INSTALL, PEERS, learn_for
+from experiments.skipgram.peer_packages import INSTALL
+from experiments.skipgram.peers import PEERS, learn_for
 from experiments.skipgram.plan import Plan
 from experiments.skipgram.task import open_task
 
@@ -28,7 +29,7 @@ def train_peers(run: Run, plan: Plan) -> None:
             run.records.write(stage="peers", kind="missing", head=name, reason=reason)
             run.console.print(f"  {name} is left out: {reason}", highlight=False, markup=False)
             continue
-        tested = task.tests.all(found.log_probs, found.vectors)
+        tested = task.tests.all(found.log_probs, found.vectors.numpy())
         run.records.write(
             stage="peers", kind="result", head=name, classes=len(task.corpus.words), features=plan.features,
             budget=plan.seconds, seconds=found.seconds, wall_seconds=found.wall_seconds, tokens=words, **tested,

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.frame.needs import Need, package
 from experiments.skipgram.corpus import Corpus
 from experiments.skipgram.negative_sampling import NOISE_POWER
 from experiments.skipgram.peer_text import peer_text
@@ -24,7 +23,6 @@ from experiments.skipgram.plan import Plan
 from experiments.skipgram.prediction import LogProbs
 from experiments.skipgram.tree_probabilities import levels_of, tree_log_probs
 
-INSTALL = "pip install '.[skipgram-peers]'"
 FASTTEXT_NOISE_POWER = 0.5
 PACE_SHARE = 0.05  # of the CPU seconds, to measure the pace
 
@@ -128,11 +126,3 @@ def by_noise(vectors: Tensor, outputs: Tensor, corpus: Corpus, power: float = NO
     noise = torch.from_numpy(corpus.counts).double() ** power
     log_noise = (noise / noise.sum()).log().float()
     return lambda words: torch.log_softmax(vectors[words] @ outputs.T + log_noise, 1)
-
-
-def needs() -> list[Need]:
-    """Return the packages of the peers."""
-    return [
-        package("gensim", "peers of skipgram: word2vec", INSTALL, optional=True),
-        package("fasttext-numpy2", "peers of skipgram: fastText", INSTALL, optional=True),
-    ]

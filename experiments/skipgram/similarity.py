@@ -5,12 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from experiments.skipgram.analogies import Floats, unit_rows
 from manyclass.errors import CorruptFileError
 
-Floats = npt.NDArray[np.float64]
+Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -19,7 +18,7 @@ class SimilaritySet:
 
     name: str
     pairs: list[tuple[str, str]]
-    scores: Floats
+    scores: Doubles
 
 
 def read_similarity_set(file: Path) -> SimilaritySet:
@@ -38,14 +37,14 @@ def read_similarity_set(file: Path) -> SimilaritySet:
     return SimilaritySet(file.stem.removeprefix("EN-"), pairs, np.array(scores))
 
 
-def agreement(vectors: Tensor, numbers: dict[str, int], known: SimilaritySet) -> dict[str, float | int | None]:
+def agreement(vectors: Floats, numbers: dict[str, int], known: SimilaritySet) -> dict[str, float | int | None]:
     """Return Spearman's correlation over the pairs whose words have vectors, how many, and how many were left out."""
     chosen = [place for place, pair in enumerate(known.pairs) if pair[0] in numbers and pair[1] in numbers]
     left_out = len(known.pairs) - len(chosen)
     if len(chosen) < 3:
         return {"pairs": len(chosen), "left_out": left_out, "correlation": None}
     first, second = ([numbers[known.pairs[place][side]] for place in chosen] for side in (0, 1))
-    cosines = torch.nn.functional.cosine_similarity(vectors[first].float(), vectors[second].float()).numpy()
+    cosines = (unit_rows(vectors[first]) * unit_rows(vectors[second])).sum(1)
     return {"pairs": len(chosen), "left_out": left_out, "correlation": spearman(cosines, known.scores[chosen])}
 
 
@@ -57,7 +56,7 @@ def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def average_ranks(values: Floats) -> Floats:
+def average_ranks(values: Doubles) -> Doubles:
     """Return ranks from 1 on; equal values share the mean of theirs."""
     _, places, times = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(times)

@@ -5,8 +5,8 @@ from functools import partial
 from experiments.datasets import wikipedia
 from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Run, Stage
+from experiments.skipgram import peer_packages, word_sets
 from experiments.skipgram import plan as plans
-from experiments.skipgram import word_sets
 from experiments.skipgram.documents import texts
 from experiments.skipgram.names import NAMES
 from experiments.skipgram.page import make_page
@@ -77,9 +77,7 @@ def stages(options: Options) -> list[Stage]:
 
 def needs() -> list[Need]:
     """Return the texts, the sets and the peers."""
-    from experiments.skipgram import peers
-
-    return [*wikipedia.needs(), *word_sets.needs(), *peers.needs()]
+    return [*wikipedia.needs(), *word_sets.needs(), *peer_packages.needs()]
 
 
 EXPERIMENT = Experiment(

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
+from experiments.skipgram.analogies import Floats
 from experiments.skipgram.corpus import Corpus
 from experiments.skipgram.plan import Plan
 from experiments.skipgram.prediction import HeldOut, LogProbs, evaluate, unigram
@@ -35,7 +34,7 @@ class Tests:
         return cls(corpus.words, pairs(plan.tests, plan.sample), pairs(plan.tests, 0),
                    pairs(plan.tests_on_the_way, plan.sample), sets, plan.questions_every)  # fmt: skip
 
-    def some(self, log_probs: LogProbs, vectors: Tensor) -> dict[str, Any]:
+    def some(self, log_probs: LogProbs, vectors: Floats) -> dict[str, Any]:
         """Return what a look on the way gives: precision@10 and analogies, from fewer pairs and questions."""
         found = evaluate(log_probs, self.on_the_way)
         told: dict[str, Any] = {"precision_10": found["precision"]["10"], "perplexity": found["perplexity"]}
@@ -43,7 +42,7 @@ class Tests:
             told["analogies"] = self.sets.some(self.questions_every).ask(vectors, self.words)["google"]["all"]["right"]
         return told
 
-    def all(self, log_probs: LogProbs, vectors: Tensor) -> dict[str, Any]:
+    def all(self, log_probs: LogProbs, vectors: Floats) -> dict[str, Any]:
         """Return every measure."""
         asked = {} if self.sets is None else self.sets.ask(vectors, self.words)
         return {

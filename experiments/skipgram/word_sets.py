@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from experiments.frame.needs import Need
-from experiments.skipgram.analogies import Question, answer_analogies, google_questions, msr_questions
+from experiments.skipgram.analogies import Floats, Question, answer_analogies, google_questions, msr_questions
 from experiments.skipgram.similarity import SimilaritySet, agreement, read_similarity_set
 from manyclass.errors import FileError
 
@@ -36,7 +34,7 @@ class WordSets:
         """Return one of so many of Google's questions and nothing else, for a look in between."""
         return WordSets(self.google[::every], [], [], [])
 
-    def ask(self, vectors: Tensor, words: list[str]) -> dict[str, Any]:
+    def ask(self, vectors: Floats, words: list[str]) -> dict[str, Any]:
         """Return what vectors (words, features), by falling frequency, are worth on all sets, as JSON has it."""
         numbers = {word: number for number, word in enumerate(words)}
         return {
