@@ -1,13 +1,14 @@
 """What explains that the paper's vectors failed at analogies? Each suspicion as a change that could refute it.
 
-All learn the same words in the same order, and differ from the candidate head in one thing. If a suspicion is right,
-its change costs the analogies; if the change costs nothing, it is refuted. The last two repair the paper's own layer.
+Each learns the same words in the same order as what it is compared with, and differs from it in one thing. If a
+suspicion is right, its change costs analogies; if the change costs nothing, it is refuted.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import manyclass.torch as mct
-from experiments.skipgram.contestants import CONTESTANTS, Contestant, Frequencies, candidate
+from experiments.skipgram.contestants import CONTESTANTS, Contestant, Frequencies, Make, candidate
 
 FREQUENT = 1000  # words that are the text's most frequent ones
 OWN_CANDIDATES = 100
@@ -45,14 +46,30 @@ def all_negatives(features: int, words: Frequencies, settings: dict[str, Any]) -
     return mct.SampledSoftmax(features, len(words.counts), sampler=words.noise(), **settings)
 
 
-RATE = CONTESTANTS["candidate"].rate
-ABLATIONS: dict[str, tuple[str, Contestant]] = {  # by name: what is asked, and the layer
-    "candidate": ("what they are compared with", Contestant(candidate, RATE)),
-    "few examples": ("too few examples?", Contestant(candidate, RATE)),
-    "only hard": ("only hard negatives, shared?", Contestant(only_hard, RATE)),
-    "own hard": ("only each word's own hard negatives?", Contestant(own_hard, RATE)),
-    "own hard and tail": ("does a random tail repair that?", Contestant(own_hard_and_tail, RATE)),
-    "sampled": ("random negatives alone", Contestant(all_negatives, RATE)),
-    "no frequent negatives": ("frequent words missing from the negatives?", Contestant(no_frequent_negatives, RATE)),
+@dataclass(frozen=True)
+class Ablation:
+    """A changed layer. question: the suspicion; beside: what it is compared with; few: it learns fewer words.
+
+    Layers that ask an index for every word are slow: they learn few words, and so does what they are compared with.
+    """
+
+    question: str
+    make: Make
+    beside: str = ""
+    few: bool = False
+
+    @property
+    def contestant(self) -> Contestant:
+        """The layer, with the learning rate of the candidate head."""
+        return Contestant(self.make, CONTESTANTS["candidate"].rate)
+
+
+ABLATIONS = {
+    "candidate": Ablation("nothing is changed", candidate),
+    "few examples": Ablation("too few examples?", candidate, "candidate", few=True),
+    "only hard": Ablation("only hard negatives, shared by a batch?", only_hard, "candidate"),
+    "own hard": Ablation("only each word's own hard negatives?", own_hard, "few examples", few=True),
+    "own hard and tail": Ablation("does a random tail repair that?", own_hard_and_tail, "few examples", few=True),
+    "sampled": Ablation("random negatives alone", all_negatives, "candidate"),
+    "no frequent negatives": Ablation("frequent words missing from the negatives?", no_frequent_negatives, "sampled"),
 }
-SLOW = ("own hard", "own hard and tail")  # have an index to ask for every word

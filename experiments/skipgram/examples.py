@@ -6,10 +6,10 @@ out by chance (Mikolov et al. 2013), and every word takes the neighbours in a wi
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TypeVar
 
 import numpy as np
@@ -65,6 +65,10 @@ class Examples:
         """Batches of an epoch; what is left over after the last whole one waits for the next epoch's order."""
         return max(1, -(-len(self.text) // self.length) // self.segments)
 
+    @cached_property
+    def _thresholds(self) -> Words:
+        return np.floor(self.keep * KEPT_ALWAYS).astype(np.uint32)
+
     def batch(self, number: int) -> Batch:
         """Return batch `number`, counted through all epochs: the same whenever it is asked for."""
         epoch, place = divmod(number, self.batches)
@@ -78,8 +82,9 @@ class Examples:
         rows = len(begins) * length
         centres, neighbours = np.empty(rows, np.int64), np.empty((rows, 2 * self.window), np.int64)
         key = int(random_words(self.seed, 3_000_000 + epoch, 1)[0])
-        thresholds = np.floor(self.keep * KEPT_ALWAYS).astype(np.uint32)
-        made = core().skip_gram_examples(self.text, thresholds, begins, length, self.window, key, centres, neighbours)
+        made = core().skip_gram_examples(
+            self.text, self._thresholds, begins, length, self.window, key, centres, neighbours
+        )
         distinct, words = np.unique(centres[:made], return_inverse=True)
         return Batch(torch.from_numpy(distinct), torch.from_numpy(words), torch.from_numpy(neighbours[:made]))
 
@@ -98,7 +103,7 @@ def shuffled(seed: int, epoch: int, segments: int) -> npt.NDArray[np.uint32]:
     return permutation(seed, 4_000_000 + epoch, segments)
 
 
-def made_ahead(make: Callable[[int], Made], first: int = 0, depth: int = 4) -> Iterator[Made]:
+def made_ahead(make: Callable[[int], Made], first: int = 0, depth: int = 4) -> Generator[Made, None, None]:
     """Yield make(first), make(first + 1), …, the next few of them made meanwhile on a thread."""
     maker = ThreadPoolExecutor(1, "examples")
     try:

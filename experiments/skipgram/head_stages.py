@@ -49,23 +49,26 @@ def train_seeds(run: Run, heads: list[str], plan: Plan) -> None:
         for head in heads:
             if run.records.done(stage="seeds", kind="result", head=head, seed=seed):
                 continue
-            _, found = learned(run, task, head, CONTESTANTS[head], Budget(seconds=plan.seeds_seconds), seed, "seeds")
+            _, found = learned(run, task, head, CONTESTANTS[head], Budget(seconds=plan.seeds_seconds), seed, "seeds-")
             run.records.write(stage="seeds", kind="result", head=head, **found)
+            checkpoint_of(run, f"seeds-{head}", seed).unlink(missing_ok=True)
 
 
 def train_ablations(run: Run, plan: Plan) -> None:
-    """Train every ablation on the same words; few examples are fewer words."""
-    task = open_task(run, plan)
-    for name, (question, contestant) in ABLATIONS.items():
+    """Train every ablation, on the same words as the one it is compared with but for the one about their number."""
+    task, seed = open_task(run, plan), run.options.seed
+    for name, ablation in ABLATIONS.items():
         if run.records.done(stage="ablations", kind="result", head=name):
             continue
-        words = plan.few_words if name == "few examples" else plan.ablation_words
-        _, found = learned(run, task, name, contestant, Budget(words=words), run.options.seed, "ablations")
-        run.records.write(stage="ablations", kind="result", head=name, question=question, **found)
+        words = plan.few_words if ablation.few else plan.ablation_words
+        _, found = learned(run, task, name, ablation.contestant, Budget(words=words), seed, "ablations-")
+        told = {"question": ablation.question, "beside": ablation.beside}
+        run.records.write(stage="ablations", kind="result", head=name, **told, **found)
+        checkpoint_of(run, f"ablations-{name}", seed).unlink(missing_ok=True)
 
 
 def learned(
-    run: Run, task: Task, name: str, contestant: Contestant, budget: Budget, seed: int, stage: str = ""
+    run: Run, task: Task, name: str, contestant: Contestant, budget: Budget, seed: int, prefix: str = ""
 ) -> tuple[SkipGram, dict[str, Any]]:
     """Return the trained network and what a record tells of it; a killed run goes on from its checkpoint."""
     torch.set_num_threads(run.options.threads)
@@ -76,7 +79,7 @@ def learned(
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mct.ApproximationWarning)  # a quick run has few words to choose from
-        checkpoint = checkpoint_of(run, f"{stage}{name}", seed)
+        checkpoint = checkpoint_of(run, f"{prefix}{name}", seed)
         learner = Learner(contestant, task.examples(seed), task.frequencies, plan.features, seed, checkpoint)
         with run.progress(budget.total, budget.unit) as show:
             progress = learner.learn(budget, look, lambda done, text: show(done, f"{name}, {text}"))

@@ -74,10 +74,11 @@ def results_section(records: Records, folder: Path) -> Section:
     missing = [head for head in NAMES if head not in found]
     absent = [*records.select(kind="left_out"), *records.select(kind="missing")]
     left_out = {record["head"]: record["reason"] for record in absent if record["head"] not in found}
-    told = " ".join(NOT_RUN.format(head) for head in missing if head not in left_out)
+    not_run = [head for head in missing if head not in left_out]
     notes = [Text(f"Left out: {SHORT[name]}, {reason}.") for name, reason in left_out.items()]
-    peers = "" if records.done(stage="peers", kind="stage_end") else NOT_RUN.format("peers")
-    text = f"All learn with the same input vectors, window, order of the text and optimizer. {told} {peers}"
+    peers = any(records.done(stage="peers", kind=kind) for kind in ("result", "missing"))
+    told = " ".join(NOT_RUN.format(stage) for stage in [*not_run, *([] if peers else ["peers"])])
+    text = f"All learn with the same input vectors, window, order of the text and optimizer. {told}"
     parts = [draw_curves(found, folder), results_table(records)] if found else []
     return Section("The same CPU seconds", text.strip(), [*parts, *notes], "Results")
 
@@ -119,8 +120,8 @@ def ablations_section(records: Records) -> Section:
     if not records.done(stage="ablations", kind="result"):
         return Section(title, NOT_RUN.format("ablations"), short="Why")
     text = (
-        "Each row changes one thing and learns the same words, but for the row that asks about their number. A "
-        "suspicion is refuted where its change costs no analogies."
+        "Each row changes one thing and learns the same words as what it is compared with, but for the row that asks "
+        "about their number. A suspicion is refuted where its change costs no analogies."
     )
     return Section(title, text, [ablations_table(records)], "Why")
 

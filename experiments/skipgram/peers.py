@@ -84,8 +84,7 @@ def learn_fasttext(file: Path, epochs: int, corpus: Corpus, plan: Plan, threads:
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     numbers = {word: number for number, word in enumerate(model.get_words(on_unicode_error="replace"))}
     places = [numbers.get(word, -1) for word in corpus.words]
-    own = np.stack([model.get_word_vector(word) for word in corpus.words])
-    vectors = torch.from_numpy(own).masked_fill(torch.tensor(places)[:, None] < 0, 0)
+    vectors = torch.from_numpy(np.stack([model.get_word_vector(word) for word in corpus.words]))
     outputs = rows_at(model.get_output_matrix(), places)
     return Learned(vectors, by_noise(vectors, outputs, corpus, FASTTEXT_NOISE_POWER), cpu, wall)
 

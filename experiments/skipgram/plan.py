@@ -21,7 +21,7 @@ class Plan:
     questions_every: int = 8  # of Google's analogies on the way one of so many is asked
     full_softmax: int = 50_000  # up to so many words
     ablation_words: int = 20_000_000  # learned from in each ablation
-    few_words: int = 500_000  # learned from where too few examples are the question: what the paper's layer gets to see
+    few_words: int = 1_000_000  # where too few examples are the question, and of layers that ask an index for each word
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000)  # vocabularies
     growth_steps: int = 100
     seeds: tuple[int, ...] = (0, 1, 2)  # on a smaller corpus

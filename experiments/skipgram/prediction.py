@@ -5,6 +5,7 @@ precision is, of one right answer each, the mean of 1 / rank: the paper's own ro
 is that of the neighbours. All of them also by how frequent the neighbour is.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -78,7 +79,8 @@ def evaluate(log_probs: LogProbs, held_out: HeldOut) -> dict[str, Any]:
     there = batch.neighbours >= 0
     rank, loss, of_band = torch.cat(ranks)[there], torch.cat(losses)[there], held_out.bands[batch.neighbours[there]]
     by_band = {name: measures(rank[of_band == number]) for number, name in enumerate(BANDS)}
-    return measures(rank) | {"perplexity": float(loss.double().mean().exp()), "bands": by_band}
+    perplexity = float(loss.double().mean().exp())  # infinite where a peer has never met a neighbour
+    return measures(rank) | {"perplexity": perplexity if math.isfinite(perplexity) else None, "bands": by_band}
 
 
 def ranks_of(scores: Tensor, neighbours: Tensor) -> Tensor:

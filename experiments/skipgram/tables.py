@@ -83,18 +83,18 @@ def similarity_table(records: Records) -> Table:
 
 
 def ablations_table(records: Records) -> Table:
-    """Return what each change costs, the same words learned by all but the one that asks about their number."""
+    """Return what each change costs, beside what it is compared with."""
     newest = {record["head"]: record for record in records.select(stage="ablations", kind="result")}
-    reference = analogy(newest["candidate"]) if "candidate" in newest else None
     rows = []
     for name, record in newest.items():
-        share = analogy(record)
+        share, reference = analogy(record), analogy(newest.get(record["beside"], {}))
         ratio = None if share is None or not reference else share / reference
-        rows.append([name, record["question"], whole(record["words"]), percent(record["prediction"]["precision"]["10"]),
-                     percent(share), times(ratio)])  # fmt: skip
-    return Table(
-        ["change", "suspicion", "words", "precision@10", "analogies", "beside the first"], rows, align="llrrrr"
-    )
+        rows.append([
+            name, record["question"], whole(record["words"]), percent(record["prediction"]["precision"]["10"]),
+            percent(share), record["beside"] or ABSENT, times(ratio),
+        ])  # fmt: skip
+    columns = ["layer", "suspicion", "words", "precision@10", "analogies", "compared with", "analogies, of its"]
+    return Table(columns, rows, align="llrrrlr")
 
 
 def growth_table(records: Records) -> Table:

@@ -53,7 +53,7 @@ def test_files_that_are_no_vectors_are_refused(tmp_path: Path) -> None:
 
 def test_nearest_words_and_analogies_through_the_index() -> None:
     lookup = Lookup(WordVectors(WORDS, VECTORS))
-    assert [word for word, _ in lookup.nearest("king", 2).words] == ["man", "été"] or lookup.nearest("king", 2).words
+    assert [word for word, _ in lookup.nearest("king", 2).words] == ["man", "été"]
     best = lookup.analogy("man", "king", "woman", 2)
     assert best.words[0][0] == "queen"
     assert best.milliseconds > 0
