@@ -1,7 +1,8 @@
 """The output layers that are compared, by the names that records and figures use, and how each is made.
 
-All of them have the same input vectors, text, window, order and optimizer (Adagrad on the rows that are touched, which
-needs no schedule that knows the end); each has the learning rate that did best in short runs.
+All of them have the same input vectors, text, window, order and optimizer: Adagrad on the rows that are touched, which
+needs no schedule that knows the end. In short runs on a part of Wikipedia a rate of 0.2 did better than 0.05 for the
+tree, for negative sampling and for sampled softmax, and better than 0.5 for the candidate head; all have it.
 """
 
 from collections.abc import Callable

@@ -9,7 +9,7 @@ from experiments.skipgram.names import COLOURS, SHORT
 from experiments.skipgram.tables import analogy
 
 MEASURES = {"precision_10": "precision@10", "analogies": "analogies"}
-AXES = {"seconds": "CPU seconds", "words": "words learned from"}
+AXES = {"cpu_seconds": "CPU seconds", "words": "words learned from"}
 
 
 def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
@@ -35,8 +35,8 @@ def curve_of(name: str, record: Record, measure: str, against: str) -> Line | No
     style = {"color": COLOURS[name], "linewidth": 3 if own else 1.8, "marker": "o", "markersize": 4,
              "zorder": 5 if own else 3, "clip_on": False}  # fmt: skip
     points = [(point[against], point[measure]) for point in record.get("curve", ()) if point.get(measure) is not None]
-    if not record.get("curve") and against == "seconds":
+    if not record.get("curve") and against == "cpu_seconds":
         value = analogy(record) if measure == "analogies" else record["prediction"]["precision"]["10"]
-        points = [] if value is None else [(record["seconds"], value)]
+        points = [] if value is None else [(record["cpu_seconds"], value)]
     points = [point for point in points if point[0] > 0]
-    return Line(SHORT[name], *zip(*points, strict=True), style) if points else None
+    return Line(SHORT[name], [x for x, _ in points], [y for _, y in points], style) if points else None

@@ -16,7 +16,7 @@ from experiments.skipgram.analogies import Floats
 from experiments.skipgram.contestants import Contestant, Frequencies, made
 from experiments.skipgram.examples import Examples, made_ahead
 from experiments.skipgram.network import InputVectors, SkipGram
-from manyclass.errors import ConfigError, DivergedError
+from manyclass.errors import ConfigError, DivergedError, InputError
 from manyclass.torch.checkpoint import checkpoint_info, load_checkpoint, save_checkpoint
 
 Evaluate = Callable[[SkipGram], dict[str, Any]]
@@ -40,7 +40,7 @@ class Budget:
     @property
     def total(self) -> float:
         """All of it, in its unit."""
-        return float(self.words if self.seconds is None else self.seconds)
+        return float((self.words if self.seconds is None else self.seconds) or 0)
 
     @property
     def unit(self) -> str:
@@ -50,19 +50,19 @@ class Budget:
 
 @dataclass
 class Progress:
-    """How far a run has come. seconds: of CPU time; wall_seconds: as a clock has it; loss: a running mean."""
+    """How far a run has come. cpu_seconds: of all threads; seconds: as a clock has it; loss: a running mean."""
 
     step: int = 0
     words: int = 0
     pairs: int = 0
+    cpu_seconds: float = 0.0
     seconds: float = 0.0
-    wall_seconds: float = 0.0
     loss: float = 0.0
     curve: list[dict[str, Any]] = field(default_factory=list)
 
     def spent(self, budget: Budget) -> float:
         """Return how much of the budget is used up."""
-        return self.words if budget.seconds is None else self.seconds
+        return self.words if budget.seconds is None else self.cpu_seconds
 
     def totals(self) -> dict[str, Any]:
         """Return everything but the curve."""
@@ -88,23 +88,23 @@ class Learner:
         """Go on until the budget is used up, and return how far it has come."""
         progress = self.progress
         batches = made_ahead(self.examples.batch, progress.step)
-        saved = progress.seconds
+        saved = progress.cpu_seconds
         self.network.train()
         try:
             while progress.spent(budget) < budget.total:
-                cpu, wall = time.process_time(), time.perf_counter()
+                cpu, clock = time.process_time(), time.perf_counter()
                 batch = next(batches)
                 self._step(batch)
-                progress.seconds += time.process_time() - cpu
-                progress.wall_seconds += time.perf_counter() - wall
+                progress.cpu_seconds += time.process_time() - cpu
+                progress.seconds += time.perf_counter() - clock
                 share = min(1.0, progress.spent(budget) / budget.total)
                 show(min(progress.spent(budget), budget.total), f"loss {progress.loss:.3f}")
                 if math.floor(share * budget.evaluations + 1e-9) > len(progress.curve):
                     progress.curve.append(progress.totals() | evaluate(self.network))
                     saved = -math.inf
-                if progress.seconds - saved > CHECKPOINT_EVERY:
+                if progress.cpu_seconds - saved > CHECKPOINT_EVERY:
                     save_checkpoint(self.checkpoint, self.network, self.optimizer, extra=asdict(progress))
-                    saved = progress.seconds
+                    saved = progress.cpu_seconds
         finally:
             batches.close()
         return progress
@@ -123,6 +123,8 @@ class Learner:
             memory = LOSS_MEMORY if self.progress.step else 0.0
             self.progress.loss = memory * self.progress.loss + (1 - memory) * value
         self.progress.step += 1
+        if not self.progress.words and self.progress.step >= self.examples.batches:
+            raise InputError("no word of the whole text has a neighbour; give lines of more than one known word")
 
 
 def vectors_of(network: SkipGram) -> Floats:

@@ -46,7 +46,8 @@ def read_text(files: Sequence[Path], scratch: Path, show: Show = lambda done, te
     numbers: defaultdict[str, int] = defaultdict()
     numbers.default_factory = numbers.__len__  # a word that is new gets the next number
     starts: list[int] = []
-    written, waiting, since = 0, [], 0
+    waiting: list[int] = []
+    written, since = 0, 0
     total, done = sum(file.stat().st_size for file in files) or 1, 0
     with open(scratch, "wb") as out:
         for file in files:

@@ -49,7 +49,7 @@ def facts(records: Records) -> list[Fact]:
     told = [Fact(percent(found["prediction"]["precision"]["10"]), "precision@10 with candidate softmax")]
     if (right := analogy(found)) is not None:
         told.append(Fact(percent(right), "of Google's analogies right"))
-    pace = found["words"] / max(found["wall_seconds"], 1e-9)
+    pace = found["words"] / max(found["seconds"], 1e-9)
     told.append(
         Fact(whole(pace), f"examples per second; the paper's cluster made {number(paper.EXAMPLES_PER_SECOND[1])}")
     )

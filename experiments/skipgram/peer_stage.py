@@ -32,5 +32,5 @@ def train_peers(run: Run, plan: Plan) -> None:
         tested = task.tests.all(found.log_probs, found.vectors.numpy())
         run.records.write(
             stage="peers", kind="result", head=name, classes=len(task.corpus.words), features=plan.features,
-            budget=plan.seconds, seconds=found.seconds, wall_seconds=found.wall_seconds, tokens=words, **tested,
+            budget=plan.seconds, cpu_seconds=found.cpu_seconds, seconds=found.seconds, tokens=words, **tested,
         )  # fmt: skip

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -33,8 +35,8 @@ class Learned:
 
     vectors: Tensor
     log_probs: LogProbs
+    cpu_seconds: float
     seconds: float
-    wall_seconds: float
 
 
 Learn = Callable[[Path, int, Corpus, Plan, int, int], Learned]  # file, epochs, corpus, plan, threads, seed
@@ -103,8 +105,8 @@ def learn_for(
     words, pace = min(len(corpus.train), 20_000), 0.0
     while True:  # until a run is long enough to tell the pace
         tried = learn(peer_text(corpus, cache, name, words), 1, corpus, plan, threads, seed)
-        pace = max(tried.seconds, 1e-6) / words
-        if tried.seconds >= PACE_SHARE * seconds or words >= len(corpus.train) / 2:
+        pace = max(tried.cpu_seconds, 1e-6) / words
+        if tried.cpu_seconds >= PACE_SHARE * seconds or words >= len(corpus.train) / 2:
             break
         words = min(len(corpus.train), 4 * words)
     wanted = math.ceil(seconds / pace)
@@ -114,7 +116,7 @@ def learn_for(
     return learn(peer_text(corpus, cache, name), epochs, corpus, plan, threads, seed), epochs * len(corpus.train)
 
 
-def rows_at(rows: np.ndarray, places: list[int]) -> Tensor:  # type: ignore[type-arg]
+def rows_at(rows: npt.NDArray[Any], places: list[int]) -> Tensor:
     """Return rows in the order of our words; zeros for a word that a part of the text lacks."""
     chosen = torch.tensor(places)
     return torch.from_numpy(np.asarray(rows, np.float32))[chosen.clamp_min(0)].masked_fill(chosen[:, None] < 0, 0)

@@ -23,7 +23,7 @@ def results_table(records: Records) -> Table:
     for name, record in results(records).items():
         told = record["prediction"]
         rows.append([
-            (NAMES | PEER_NAMES)[name], number(record["seconds"]), whole(words_per_second(record)),
+            (NAMES | PEER_NAMES)[name], number(record["cpu_seconds"]), whole(words_per_second(record)),
             percent(told["precision"]["1"]), percent(told["precision"]["10"]), percent(told["precision"]["100"]),
             percent(analogy(record)), percent((record.get("msr") or {}).get("right")), number(mean_similarity(record)),
         ])  # fmt: skip
@@ -104,9 +104,9 @@ def growth_table(records: Records) -> Table:
     heads = list(dict.fromkeys(head for head, _ in found))
     rows = []
     for head in heads:
-        told = [found.get((head, size)) for size in sizes]
-        rows.append([NAMES[head], *(number(record and record["step_ms"]) for record in told),
-                     *(whole(record and record["bytes_per_class"]) for record in told)])  # fmt: skip
+        told = [found.get((head, size), {}) for size in sizes]
+        rows.append([NAMES[head], *(number(record.get("step_ms")) for record in told),
+                     *(whole(record.get("bytes_per_class")) for record in told)])  # fmt: skip
     groups = [("", 1), ("ms per step", len(sizes)), ("bytes per word", len(sizes))]
     return Table(["vocabulary", *(whole(size) for size in sizes) , *(whole(size) for size in sizes)], rows,
                  "Batches of words drawn as unequally often as in a text.", groups=groups)  # fmt: skip
@@ -132,7 +132,7 @@ def spread(values: list[float]) -> str:
 def words_per_second(record: Record) -> float | None:
     """Return words learned from in a CPU second; a peer's words are those of the text it read."""
     words = record.get("words", record.get("tokens"))
-    return None if words is None else words / max(record["seconds"], 1e-9)
+    return None if words is None else words / max(record["cpu_seconds"], 1e-9)
 
 
 def analogy(record: Record) -> float | None:

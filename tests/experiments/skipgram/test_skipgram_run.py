@@ -20,7 +20,7 @@ from manyclass.errors import ConfigError, FileError
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
 TINY = replace(
-    plan.QUICK, corpus=replace(plan.QUICK.corpus, held_out_every=5), features=8, segments=2, seconds=0.15,
+    plan.QUICK, corpus=replace(plan.QUICK.corpus, held_out_every=5), features=16, segments=2, seconds=0.15,
     evaluations=2, tests=40, tests_on_the_way=20, ablation_words=200, few_words=50, growth=(50, 100), growth_steps=1,
     seeds=(0,), seeds_seconds=0.02, seeds_words=200, made_sentences=400,
 )  # fmt: skip
