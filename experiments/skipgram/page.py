@@ -76,7 +76,7 @@ def results_section(records: Records, folder: Path) -> Section:
     left_out = {record["head"]: record["reason"] for record in absent if record["head"] not in found}
     not_run = [head for head in missing if head not in left_out]
     notes = [Text(f"Left out: {SHORT[name]}, {reason}.") for name, reason in left_out.items()]
-    peers = any(records.done(stage="peers", kind=kind) for kind in ("result", "missing"))
+    peers = any(records.done(stage="peers", kind=kind) for kind in ("result", "missing", "left_out"))
     told = " ".join(NOT_RUN.format(stage) for stage in [*not_run, *([] if peers else ["peers"])])
     text = f"All learn with the same input vectors, window, order of the text and optimizer. {told}"
     parts = [draw_curves(found, folder), results_table(records)] if found else []

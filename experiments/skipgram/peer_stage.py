@@ -1,4 +1,4 @@
-"""The stage of the peers: each learns for the same CPU seconds; one that is not installed is recorded as missing."""
+"""The stage of the peers: each learns for the same CPU seconds; one that is missing or fails is recorded as such."""
 
 from experiments.frame.stages import Run
 from experiments.skipgram.peer_packages import INSTALL
@@ -25,12 +25,19 @@ def train_peers(run: Run, plan: Plan) -> None:
                 plan.corpus.name,
             )
         except ModuleNotFoundError as missing:
-            reason = f"{library} is not installed ({missing.name}); {INSTALL}"
-            run.records.write(stage="peers", kind="missing", head=name, reason=reason)
-            run.console.print(f"  {name} is left out: {reason}", highlight=False, markup=False)
+            leave_out(run, "missing", name, f"{library} is not installed ({missing.name}); {INSTALL}")
+            continue
+        except RuntimeError as error:  # fastText raises "Encountered NaN" where chance leaves nothing of a small text
+            leave_out(run, "left_out", name, f"{library} failed: {error}")
             continue
         tested = task.tests.all(found.log_probs, found.vectors.numpy())
         run.records.write(
             stage="peers", kind="result", head=name, classes=len(task.corpus.words), features=plan.features,
             budget=plan.seconds, cpu_seconds=found.cpu_seconds, seconds=found.seconds, tokens=words, **tested,
         )  # fmt: skip
+
+
+def leave_out(run: Run, kind: str, name: str, reason: str) -> None:
+    """Record and say why a peer is not there; a resumed run tries it again."""
+    run.records.write(stage="peers", kind=kind, head=name, reason=reason)
+    run.console.print(f"  {name} is left out: {reason}", highlight=False, markup=False)

@@ -20,7 +20,7 @@ from manyclass.errors import ConfigError, FileError
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
 TINY = replace(
-    plan.QUICK, corpus=replace(plan.QUICK.corpus, held_out_every=5), features=16, segments=2, seconds=0.15,
+    plan.QUICK, corpus=replace(plan.QUICK.corpus, min_count=1, held_out_every=5), features=16, segments=2, seconds=0.15,
     evaluations=2, tests=40, tests_on_the_way=20, ablation_words=200, few_words=50, growth=(50, 100), growth_steps=1,
     seeds=(0,), seeds_seconds=0.02, seeds_words=200, made_sentences=400,
 )  # fmt: skip
@@ -68,13 +68,13 @@ def test_every_stage_runs_is_resumed_and_the_page_shows_it(tmp_path: Path, monke
         saved = load_vectors(head_stages.vectors_file(run, head))
         assert len(saved.words) == told["classes"]
     for peer in PEER_NAMES:
-        assert run.records.done(stage="peers", kind="result", head=peer) or run.records.done(
-            stage="peers", kind="missing", head=peer
-        )
-    count = len(run.records.all())
+        told = run.records.last(stage="peers", head=peer)
+        assert told is not None
+        assert told["kind"] in ("result", "missing", "left_out")
+    count = len(run.records.select(kind="result"))
     for stage in stages.values():
         stage.run(run)
-    assert len([record for record in run.records.all() if record["kind"] != "missing"]) <= count
+    assert len(run.records.select(kind="result")) - count in (0, 1)  # but for a peer that failed the first time
     page = redraw(EXPERIMENT, tmp_path).read_text(encoding="utf-8")
     assert "A quick run shows that everything works" in page
     assert "Not run yet" not in page
@@ -103,6 +103,18 @@ def test_a_missing_peer_is_recorded_by_name(tmp_path: Path, monkeypatch: pytest.
     told = make_page(run.records, tmp_path)
     assert any("Left out: gensim, negative" in getattr(part, "text", "") for section in told.sections
                for part in section.parts)  # fmt: skip
+
+
+def test_a_peer_that_fails_is_recorded_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("Encountered NaN.")
+
+    monkeypatch.setattr(peer_stage, "PEERS", {"fastText": ("fasttext-numpy2", failing)})
+    run = quick_run(tmp_path)
+    peer_stage.train_peers(run, TINY)
+    left_out = run.records.last(stage="peers", kind="left_out")
+    assert left_out is not None
+    assert left_out["reason"] == "fasttext-numpy2 failed: Encountered NaN."
 
 
 def test_full_softmax_is_left_out_of_a_large_vocabulary_with_the_reason(tmp_path: Path) -> None:
