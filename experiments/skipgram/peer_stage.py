@@ -14,26 +14,19 @@ def train_peers(run: Run, plan: Plan) -> None:
         if run.records.done(stage="peers", kind="result", head=name):
             continue
         try:
-            found, words = learn_for(
-                plan.seconds,
-                learn,
-                task.corpus,
-                plan,
-                run.cache,
-                run.options.threads,
-                run.options.seed,
-                plan.corpus.name,
-            )
+            threads, seed = run.options.threads, run.options.seed
+            found, read = learn_for(plan.seconds, learn, task.corpus, plan, run.cache, threads, seed)
         except ModuleNotFoundError as missing:
             leave_out(run, "missing", name, f"{library} is not installed ({missing.name}); {INSTALL}")
             continue
         except RuntimeError as error:  # fastText raises "Encountered NaN" where chance leaves nothing of a small text
             leave_out(run, "left_out", name, f"{library} failed: {error}")
             continue
+        words = round(read * float(task.frequencies.met.sum()) / len(task.corpus.train))  # that stay, by the same rule
         tested = task.tests.all(found.log_probs, found.vectors.numpy())
         run.records.write(
             stage="peers", kind="result", head=name, classes=len(task.corpus.words), features=plan.features,
-            budget=plan.seconds, cpu_seconds=found.cpu_seconds, seconds=found.seconds, tokens=words, **tested,
+            budget=plan.seconds, cpu_seconds=found.cpu_seconds, seconds=found.seconds, read=read, words=words, **tested,
         )  # fmt: skip
 
 

@@ -99,10 +99,10 @@ PEERS: dict[str, tuple[str, Learn]] = {  # by name: what pip calls the library, 
 
 
 def learn_for(
-    seconds: float, learn: Learn, corpus: Corpus, plan: Plan, cache: Path, threads: int, seed: int, name: str
+    seconds: float, learn: Learn, corpus: Corpus, plan: Plan, cache: Path, threads: int, seed: int
 ) -> tuple[Learned, int]:
-    """Return what a peer learns in at least so many CPU seconds, by its pace, and the words it has read for it."""
-    words, pace = min(len(corpus.train), 20_000), 0.0
+    """Return what a peer learns in at least so many CPU seconds, by its pace, and how much of the text it has read."""
+    name, words, pace = plan.corpus.name, min(len(corpus.train), 20_000), 0.0
     while True:  # until a run is long enough to tell the pace
         tried = learn(peer_text(corpus, cache, name, words), 1, corpus, plan, threads, seed)
         pace = max(tried.cpu_seconds, 1e-6) / words

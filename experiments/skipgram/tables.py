@@ -32,7 +32,7 @@ def results_table(records: Records) -> Table:
         ["", "CPU seconds", "words per CPU second", "precision@1", "@10", "@100", "Google analogies", "MSR analogies",
          "similarity"],
         rows, "Precision over held-out pairs, frequent words left out as in training. Similarity: mean of Spearman's "
-        "correlation over the sets. Words are those that stay; of peers it is not known which do.", emphasised=own,
+        "correlation over the sets. Words are those that stay when frequent ones are left out.", emphasised=own,
     )  # fmt: skip
 
 
@@ -130,9 +130,8 @@ def spread(values: list[float]) -> str:
 
 
 def words_per_second(record: Record) -> float | None:
-    """Return words learned from in a CPU second; a peer's words are those of the text it read."""
-    words = record.get("words", record.get("tokens"))
-    return None if words is None else words / max(record["cpu_seconds"], 1e-9)
+    """Return words learned from in a CPU second."""
+    return record["words"] / max(record["cpu_seconds"], 1e-9) if "words" in record else None
 
 
 def analogy(record: Record) -> float | None:

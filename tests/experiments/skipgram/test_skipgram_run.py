@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from layer_cases import quick_run
 
@@ -11,9 +12,12 @@ from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
 from experiments.skipgram import EXPERIMENT, head_stages, learning, peer_stage, plan
 from experiments.skipgram.ablations import ABLATIONS
+from experiments.skipgram.contestants import CONTESTANTS
 from experiments.skipgram.documents import texts
 from experiments.skipgram.names import NAMES, PEER_NAMES
+from experiments.skipgram.network import SkipGram
 from experiments.skipgram.page import make_page
+from experiments.skipgram.task import open_task
 from experiments.skipgram.vector_files import load_vectors
 from manyclass.errors import ConfigError, FileError
 
@@ -80,6 +84,29 @@ def test_every_stage_runs_is_resumed_and_the_page_shows_it(tmp_path: Path, monke
     assert "Not run yet" not in page
     written = texts(run.records)
     assert len(written["skipgram_table"].splitlines()) >= 2 + len(NAMES)
+
+
+@pytest.mark.parametrize("head", ["candidate", "negative", "hierarchical"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(head: str, tmp_path: Path) -> None:
+    task = open_task(quick_run(tmp_path), TINY)
+
+    def learner(name: str) -> learning.Learner:
+        checkpoint = tmp_path / f"{name}.safetensors"
+        return learning.Learner(CONTESTANTS[head], task.examples(3), task.frequencies, 16, 3, checkpoint)
+
+    def nothing(network: SkipGram) -> dict[str, object]:
+        return {}
+
+    whole = learner("whole")
+    whole.learn(learning.Budget(words=600), nothing)
+    first = learner("parts")
+    first.learn(learning.Budget(words=300), nothing)
+    second = learner("parts")
+    assert second.progress.words == first.progress.words < 600
+    second.progress.curve.clear()
+    second.learn(learning.Budget(words=600), nothing)
+    assert second.progress.step == whole.progress.step
+    np.testing.assert_array_equal(learning.vectors_of(second.network), learning.vectors_of(whole.network))
 
 
 def test_a_page_of_nothing_says_what_was_not_run(tmp_path: Path) -> None:
