@@ -4,7 +4,7 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.records import Records
 from experiments.frame.run_section import machine_in_words
 from experiments.skipgram.tables import ablations_table, precision_table, results, results_table
-from experiments.skipgram.verdicts import verdicts
+from experiments.skipgram.verdicts import explanation, verdicts
 
 NOT_YET = "Not measured yet."
 
@@ -16,9 +16,11 @@ def texts(records: Records) -> dict[str, str]:
         "skipgram_table": as_markdown(results_table(records)) if results(records) else NOT_YET,
         "skipgram_precision": as_markdown(precision_table(records)) if results(records) else NOT_YET,
         "skipgram_ablations": NOT_YET,
+        "skipgram_explanation": NOT_YET,
         "skipgram_machine": machine_in_words(records),
         "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "All goals are reached.",
     }
     if records.done(stage="ablations", kind="result"):
         told["skipgram_ablations"] = as_markdown(ablations_table(records))
+        told["skipgram_explanation"] = explanation(records)
     return told

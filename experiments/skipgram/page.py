@@ -20,7 +20,7 @@ from experiments.skipgram.tables import (
     seeds_table,
     similarity_table,
 )
-from experiments.skipgram.verdicts import verdicts
+from experiments.skipgram.verdicts import explanation, verdicts
 
 NOT_RUN = "Not run yet: stage `{}`."
 
@@ -123,7 +123,7 @@ def ablations_section(records: Records) -> Section:
         "Each row changes one thing and learns the same words as what it is compared with, but for the row that asks "
         "about their number. A suspicion is refuted where its change costs no analogies."
     )
-    return Section(title, text, [ablations_table(records)], "Why")
+    return Section(title, text, [ablations_table(records), Text(explanation(records))], "Why")
 
 
 def growth_section(records: Records) -> Section:

@@ -6,6 +6,7 @@ from experiments.skipgram import paper
 from experiments.skipgram.names import SHORT
 from experiments.skipgram.tables import analogy, results, words_per_second
 
+EXPLAINS = 0.8  # a change that leaves less than this share of the analogies explains something
 Verdict = tuple[str, bool, str]  # what was to be shown, whether it is, and the figures
 
 
@@ -75,3 +76,24 @@ def growth_verdict(records: Records) -> Verdict | None:
         f"{whole(min(sizes))} to {whole(max(sizes))} bytes per word"
     )
     return "Time of a step and bytes per word are flat within 2× as the vocabulary grows", flat, figures
+
+
+def explanation(records: Records) -> str:
+    """Return which suspicions the ablations bear out and which they refute, and the setting that answers most."""
+    newest = {run["head"]: run for run in records.select(stage="ablations", kind="result")}
+    borne_out, refuted = [], []
+    for name, run in newest.items():
+        share, reference = analogy(run), analogy(newest.get(run["beside"], {}))
+        if share is not None and reference:
+            told = f"{name} ({times(share / reference)} the analogies of {run['beside']})"
+            (borne_out if share < EXPLAINS * reference else refuted).append(told)
+    shares = {name: share for name, run in newest.items() if (share := analogy(run)) is not None}
+    if not borne_out and not refuted:
+        return "No analogies were asked, so nothing is explained."
+    best = max(shares, key=shares.__getitem__)
+    parts = [
+        f"Borne out: {', '.join(borne_out) or 'none'}.",
+        f"Refuted, as they cost less than a fifth: {', '.join(refuted) or 'none'}.",
+        f"Most analogies, {percent(shares[best])}, has: {best}.",
+    ]
+    return " ".join(parts)
