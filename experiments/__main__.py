@@ -39,6 +39,7 @@ def command(
     stage: Annotated[list[str] | None, typer.Option(help="only this stage; may be given more than once")] = None,
     head: Annotated[list[str] | None, typer.Option(help="only this output layer; may be given more than once")] = None,
     data: Annotated[Path | None, typer.Option(help="a folder of your own data, instead of the usual")] = None,
+    corpus: Annotated[list[Path] | None, typer.Option(help="a text file or folder, for skipgram; may repeat")] = None,
     out: Annotated[Path | None, typer.Option(help="folder of results [default: NAME-out]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     threads: Annotated[int, typer.Option(min=1, help="to compute with")] = default_threads(),
@@ -60,7 +61,10 @@ def command(
             from experiments.frame.stages import Options, run_experiment
 
             heads, stages = tuple(head or ()), tuple(stage or ())
-            options = Options(quick=quick, heads=heads, data=data, seed=seed, threads=threads, stages=stages)
+            options = Options(
+                quick=quick, heads=heads, data=data, corpus=tuple(corpus or ()), seed=seed, threads=threads,
+                stages=stages,
+            )  # fmt: skip
             console = make_console()
             page = run_experiment(experiment, out or Path(f"{name}-out"), options, resume, console)
             console.print(f"[bold]{page}[/]", highlight=False, soft_wrap=True)

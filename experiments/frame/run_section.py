@@ -44,6 +44,7 @@ def command_of(card: Record) -> str:
     quick = " --quick" if options["quick"] else ""
     heads = "".join(f" --head {head}" for head in options["heads"])
     data = " --data …" if options["data"] else ""
+    data += " --corpus …" if options.get("corpus") else ""
     chosen = f"{quick}{heads}{data} --seed {card['seed']} --threads {card['threads']}"
     return f"python -m experiments {card['experiment']}{chosen}"
 

@@ -28,6 +28,7 @@ class Options:
     quick: bool = False  # small, from data that the experiment makes itself
     heads: tuple[str, ...] = ()  # only these output layers; empty: all
     data: Path | None = None  # a folder of the user's own
+    corpus: tuple[Path, ...] = ()  # texts of the user's own
     seed: int = 0
     threads: int = field(default_factory=default_threads)  # to compute with
     stages: tuple[str, ...] = ()  # only these stages; empty: all
@@ -35,7 +36,8 @@ class Options:
     def fixed(self) -> dict[str, Any]:
         """Return what must be the same in all sessions of a run, as JSON reads it back."""
         data = None if self.data is None else str(self.data)
-        return {"quick": self.quick, "heads": list(self.heads), "data": data, "seed": self.seed}
+        told = {"quick": self.quick, "heads": list(self.heads), "data": data, "seed": self.seed}
+        return told | {"corpus": [str(path) for path in self.corpus] or None}  # None: as in runs from before it
 
     def heads_among(self, known: Iterable[str]) -> list[str]:
         """Return which of an experiment's output layers are wanted, in the experiment's order."""

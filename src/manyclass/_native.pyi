@@ -2,6 +2,7 @@
 
 from manyclass import _reference
 from manyclass._reference.row_update import update_rows as update_rows
+from manyclass._reference.skip_gram import skip_gram_examples as skip_gram_examples
 from manyclass._reference.step_classes import counted_ids as counted_ids
 from manyclass._reference.step_classes import merged_classes as merged_classes
 

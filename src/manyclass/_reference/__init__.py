@@ -12,6 +12,7 @@ core's. The floating point on the way to them is spelled out in the core's order
 - row_products, row_update: the products of training, and the steps of the row optimizers
 - step_classes, shared_step: a training step in which all examples compute the same classes
 - class_tree: Huffman's tree behind hierarchical softmax
+- skip_gram: words of a text with the words around them
 - vector_math: sums in the core's order
 """
 
@@ -20,6 +21,7 @@ from manyclass._reference.index import Index, SearchStatus
 from manyclass._reference.row_products import ChosenRows
 from manyclass._reference.row_update import update_rows
 from manyclass._reference.shared_step import SharedStep
+from manyclass._reference.skip_gram import skip_gram_examples
 from manyclass._reference.step_classes import counted_ids, merged_classes
 
 __all__ = [
@@ -30,5 +32,6 @@ __all__ = [
     "SharedStep",
     "counted_ids",
     "merged_classes",
+    "skip_gram_examples",
     "update_rows",
 ]

@@ -1,0 +1,86 @@
+"""The stages of the experiment in order."""
+
+from functools import partial
+
+from experiments.datasets import wikipedia
+from experiments.frame.needs import Need
+from experiments.frame.stages import Experiment, Options, Run, Stage
+from experiments.skipgram import peer_packages, word_sets
+from experiments.skipgram import plan as plans
+from experiments.skipgram.documents import texts
+from experiments.skipgram.names import NAMES
+from experiments.skipgram.page import make_page
+from experiments.skipgram.plan import Plan
+from experiments.skipgram.tables import results_table
+
+
+def read_corpus(run: Run, plan: Plan) -> None:
+    """Make the corpus, and record what it is and what the most frequent words alone would give."""
+    from experiments.skipgram.task import open_task
+
+    if run.records.done(stage="corpus", kind="corpus"):
+        return
+    with run.progress(1.0, "of the text") as show:
+        task = open_task(run, plan, show=show)
+    corpus, sets = task.corpus, task.tests.sets
+    run.records.write(stage="corpus", kind="baseline", **task.tests.guessed(corpus, plan.sample))
+    run.records.write(
+        stage="corpus", kind="corpus", classes=len(corpus.words), tokens=corpus.tokens, min_count=plan.corpus.min_count,
+        held_out=int((corpus.held_out < len(corpus.words)).sum()), phrases=plan.corpus.phrases, window=plan.window,
+        sample=plan.sample, features=plan.features, made=bool(plan.made_sentences and not run.options.corpus),
+        missing_sets=["all"] if sets is None else sets.missing,
+    )  # fmt: skip
+
+
+def train(head: str, plan: Plan, run: Run) -> None:
+    """Train one output layer."""
+    from experiments.skipgram.head_stages import train_head
+
+    train_head(run, head, plan)
+
+
+def others(stage: str, plan: Plan, heads: list[str], run: Run) -> None:
+    """Run one of the stages after the output layers; torch is loaded here, not by `report` and `doctor`."""
+    from experiments.skipgram import growth, head_stages, lookup_stage, peer_stage
+
+    calls = {
+        "lookup": lambda: lookup_stage.ask_vectors(run, heads),
+        "peers": lambda: peer_stage.train_peers(run, plan),
+        "ablations": lambda: head_stages.train_ablations(run, plan),
+        "growth": lambda: growth.measure_growth(run, plan),
+        "seeds": lambda: head_stages.train_seeds(run, heads, plan),
+    }
+    calls[stage]()
+
+
+def stages(options: Options) -> list[Stage]:
+    """Return the stages in order, with the minutes they take on 2 cores."""
+    plan = plans.QUICK if options.quick else plans.FULL
+    heads = options.heads_among(NAMES)
+    of_one = plan.seconds / 2 / 60  # two cores make two CPU seconds in one
+    tests = 0.05 if options.quick else 5.0
+
+    def stage(name: str, title: str, full: float, quick: float, *after: str) -> Stage:
+        return options.stage(name, title, full, quick, partial(others, name, plan, heads), *after)
+
+    return [
+        options.stage("corpus", "read the text, number its words (minutes)", 3, 0.1, partial(read_corpus, plan=plan)),
+        *(Stage(head, f"learn with {NAMES[head]}", of_one + tests, partial(train, head, plan), ("corpus",))
+          for head in heads),
+        stage("lookup", "nearest words from saved vectors, through the index", 1, 0.05, heads[0]),
+        stage("peers", "gensim and fastText for the same CPU seconds", 3 * (of_one + tests) * 1.2, 0.4, "corpus"),
+        stage("ablations", "what explains the paper's failure at analogies", 120, 0.4, "corpus"),
+        stage("growth", "time of a step and bytes per word as the vocabulary grows (8 GB)", 3, 0.1),
+        stage("seeds", "several seeds on a smaller vocabulary", 60, 0.4, "corpus"),
+    ]  # fmt: skip
+
+
+def needs() -> list[Need]:
+    """Return the texts, the sets and the peers."""
+    return [*wikipedia.needs(), *word_sets.needs(), *peer_packages.needs()]
+
+
+EXPERIMENT = Experiment(
+    "skipgram", "The paper's second experiment: skip-gram over a whole vocabulary, precision and analogies",
+    stages, make_page, needs, texts, results_table,
+)  # fmt: skip
