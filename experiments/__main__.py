@@ -44,6 +44,7 @@ def command(
     seed: Annotated[int, typer.Option(min=0)] = 0,
     threads: Annotated[int, typer.Option(min=1, help="to compute with")] = default_threads(),
     resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    again: Annotated[bool, typer.Option("--again", help="run the named stages anew, with --resume")] = False,
 ) -> None:
     with clear_errors():
         if folder is not None and name != "report":
@@ -63,7 +64,7 @@ def command(
             heads, stages = tuple(head or ()), tuple(stage or ())
             options = Options(
                 quick=quick, heads=heads, data=data, corpus=tuple(corpus or ()), seed=seed, threads=threads,
-                stages=stages,
+                stages=stages, again=again,
             )  # fmt: skip
             console = make_console()
             page = run_experiment(experiment, out or Path(f"{name}-out"), options, resume, console)

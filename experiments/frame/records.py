@@ -11,6 +11,7 @@ from manyclass.training.run_log import RunLog, as_json, machine_card, read_log, 
 Record = dict[str, Any]
 VERSIONED = ("manyclass", "numpy", "torch", "pillow", "faiss-cpu", "scann", "hnswlib")
 TIME = "%Y-%m-%dT%H:%M:%S%z"
+TAKEN_BACK = "taken_back"
 
 
 class Records:
@@ -35,13 +36,16 @@ class Records:
         )
 
     def all(self) -> list[Record]:
-        """Return every record, oldest first; none if the file does not exist. The dicts are not to be changed."""
+        """Return every record that counts, oldest first; none if the file does not exist. Not to be changed.
+
+        A stage that is run again takes back what it recorded before.
+        """
         if not self.path.exists():
             return []
         stat = self.path.stat()
         state = stat.st_size, stat.st_mtime_ns
         if state != self._state:  # stages ask what is done in their inner loops
-            self._read, self._state = read_log(self.path), state
+            self._read, self._state = _that_count(read_log(self.path)), state
         return list(self._read)
 
     def select(self, **fields: object) -> list[Record]:
@@ -58,6 +62,10 @@ class Records:
         """Return whether there is a record with these fields, so that a stage started again skips it."""
         return self.last(**fields) is not None
 
+    def take_back(self, stage: str) -> None:
+        """Let what a stage recorded so far count no more: the lines stay, and it is run again whole."""
+        self.write(kind=TAKEN_BACK, stage=stage)
+
     def seconds_spent(self, stage: str) -> float:
         """Return the seconds of a finished stage; training counts as its result says, killed sessions included."""
         told = [self.last(kind=kind, stage=stage) or {} for kind in ("stage_end", "result")]
@@ -73,3 +81,14 @@ class Records:
                 begun = moment
             last = moment
         return spent + ((last - begun).total_seconds() if begun and last else 0)
+
+
+def _that_count(records: list[Record]) -> list[Record]:
+    """Return the records without those of a stage from before it was taken back."""
+    kept: list[Record] = []
+    for record in records:
+        if record.get("kind") == TAKEN_BACK:
+            kept = [earlier for earlier in kept if earlier.get("stage") != record["stage"]]
+        else:
+            kept.append(record)
+    return kept

@@ -32,6 +32,7 @@ class Options:
     seed: int = 0
     threads: int = field(default_factory=default_threads)  # to compute with
     stages: tuple[str, ...] = ()  # only these stages; empty: all
+    again: bool = False  # what these stages recorded before counts no more
 
     def fixed(self) -> dict[str, Any]:
         """Return what must be the same in all sessions of a run, as JSON reads it back."""
@@ -123,6 +124,11 @@ def run_experiment(experiment: Experiment, out: Path, options: Options, resume: 
     stages = experiment.stages(options)
     wanted = wanted_stages(stages, records, options.stages)
     prepare_folder(experiment, records, options, resume)
+    if options.again:
+        if not options.stages:
+            raise ConfigError("--again runs stages anew that are named; add --stage NAME")
+        for stage in wanted:
+            records.take_back(stage.name)
     announce(stages, records, options.threads, console)
     if not all(records.done(kind="stage_end", stage=stage.name) for stage in wanted):
         records.write_card(experiment.name, seed=options.seed, threads=options.threads, options=options.fixed())

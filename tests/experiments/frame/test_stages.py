@@ -211,3 +211,18 @@ def test_sessions_that_were_killed_count_from_start_to_last_record(tmp_path: Pat
     log.write(stage="two", kind="result", time="2030-01-01T00:05:00+0000")
     assert records.seconds_of_killed_sessions("one") == 20 + 10
     assert records.seconds_of_killed_sessions("three") == 0
+
+
+def test_a_stage_that_is_run_again_takes_back_what_it_recorded(tmp_path: Path) -> None:
+    run(tmp_path)
+    before = {result["head"]: result["time"] for result in results(tmp_path)}
+    lines = (tmp_path / "records.jsonl").read_text().splitlines()
+    time.sleep(1.1)  # times are told in seconds
+    run(tmp_path, resume=True, stages=("full",), again=True)
+    after = {result["head"]: result["time"] for result in results(tmp_path)}
+    assert len(results(tmp_path)) == 2
+    assert after["hierarchical"] == before["hierarchical"]
+    assert after["full"] != before["full"]
+    assert (tmp_path / "records.jsonl").read_text().splitlines()[: len(lines)] == lines
+    with pytest.raises(ConfigError, match="add --stage"):
+        run(tmp_path, resume=True, again=True)
