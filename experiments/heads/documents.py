@@ -8,6 +8,7 @@ from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, times, whole
 from experiments.heads import tables, task_parts
 from experiments.heads.bfloat16 import rounding_block
+from experiments.heads.literal_parts import literal_block
 from experiments.heads.many_labels_table import many_labels_block
 from experiments.heads.page import PER_STEP, TASKS, paper_classes
 from experiments.heads.sizes import per_step_stage, seconds_stage
@@ -26,6 +27,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_tail": tail_block(records),
         "heads_refresh": refresh_block(records),
         "heads_momentum": momentum_block(records),
+        "heads_literal": literal_block(records, f"{RESULTS}/figures"),
         "heads_seconds": seconds_block(records),
         "heads_per_step": per_step_block(records),
         "heads_demo_sentence": demo_sentence(records),

@@ -8,7 +8,7 @@ from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
 from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, times, whole
-from experiments.heads import figures, tables, task_parts
+from experiments.heads import figures, literal_parts, tables, task_parts
 from experiments.heads.bfloat16 import rounding_table
 from experiments.heads.many_labels_table import many_labels_table
 from experiments.heads.sizes import FULL, per_step_stage, seconds_stage
@@ -53,6 +53,9 @@ def make_page(records: Records, folder: Path) -> Page:
         section("bfloat16", "Bytes: rows of 16 bits", BYTES, lambda: [rounding_table(records)]),
         section("tail", "Tail: how far its samples are off", TAIL,
                 lambda: [figures.draw_tail(records, folder), tables.tail_table(records)]),
+        section(literal_parts.STAGE, "Paper's rule: where it learns, and where not", literal_parts.TEXT,
+                lambda: [literal_parts.draw_literal(records, folder), literal_parts.literal_table(records),
+                         literal_parts.literal_tasks_table(records)]),
         section("serving", "Serving: a head that answers and changes", SERVING,
                 lambda: [tables.serving_table(records)]),
         section("many_labels", "Many labels: where the biases start", MANY_LABELS,

@@ -57,6 +57,18 @@ class ServingSizes:
 
 
 @dataclass(frozen=True)
+class LiteralSizes:
+    """Of what explains the paper's rule. commons, noises: lengths, where what tells a class is one long."""
+
+    classes: int
+    features: int
+    steps: int
+    commons: tuple[float, ...]
+    noises: tuple[float, ...]
+    task_examples: int  # of a task, among which classes are met twice
+
+
+@dataclass(frozen=True)
 class Sizes:
     """Of all stages. draws: of the tail, for each number of samples."""
 
@@ -68,6 +80,7 @@ class Sizes:
     tasks: dict[str, TaskSizes]
     seeds: tuple[int, ...]  # of the runs on tasks
     serving: ServingSizes
+    literal: LiteralSizes
 
 
 FULL = Sizes(
@@ -88,6 +101,7 @@ FULL = Sizes(
     },
     seeds=(0, 1, 2),
     serving=ServingSizes(100_000, 64, 4000, 256, 50, 5_000_000, 100),
+    literal=LiteralSizes(2_000, 64, 600, (0.0, 1.0, 2.0, 4.0), (0.5, 1.0, 2.0), 20_000),
 )
 QUICK = Sizes(
     steps=(StepSizes(2_000, 32, 32, 50), StepSizes(20_000, 32, 32, 50)),
@@ -105,6 +119,7 @@ QUICK = Sizes(
     },
     seeds=(0,),
     serving=ServingSizes(5_000, 32, 200, 32, 10, 20_000, 20),
+    literal=LiteralSizes(200, 32, 20, (0.0, 4.0), (0.5,), 500),
 )
 
 

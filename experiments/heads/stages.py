@@ -13,7 +13,7 @@ from experiments.heads.sizes import minutes_of, per_step_stage, seconds_stage, s
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import bfloat16, learning, many_labels, per_step, same_seconds, serving, steps, tail
+    from experiments.heads import bfloat16, learning, literal, many_labels, per_step, same_seconds, serving, steps, tail
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)
@@ -53,6 +53,8 @@ def stages(options: Options) -> list[Stage]:
               lambda run: bfloat16.run_bfloat16(run, sizes.learning)),
         options.stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
+        options.stage("literal", "why the paper's rule learns here and not there", 6, 0.1,
+              lambda run: literal.run_literal(run, sizes)),
         *(in_the_same_seconds(task) for task in sizes.tasks),
         *(step_by_step(task) for task, size in sizes.tasks.items() if size.steps),
         options.stage("serving", "a head that is served: queries, threads, changed classes (8 GB)", 2, 0.1,

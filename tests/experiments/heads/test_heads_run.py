@@ -17,7 +17,7 @@ from experiments.heads import EXPERIMENT, bfloat16, learning, many_labels, per_s
 from experiments.heads.apart import run_apart
 from experiments.heads.contestants import ON_TASKS
 from experiments.heads.page import make_page
-from experiments.heads.sizes import LearningSizes, ServingSizes, Sizes, StepSizes, TaskSizes
+from experiments.heads.sizes import LearningSizes, LiteralSizes, ServingSizes, Sizes, StepSizes, TaskSizes
 from experiments.heads.tables import learning_groups, mean_curve, steps_to
 from manyclass.errors import ConfigError
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("thread_counts")
 
 SECONDS = {f"seconds_{task}" for task in ("demo", "families", "wordnet", "han", "places", "articles")}
 PER_STEP = {f"per_step_{task}" for task in ("demo", "families", "wordnet", "places")}
-OTHERS = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "serving"}
+OTHERS = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "serving", "literal"}
 STAGES = SECONDS | PER_STEP | OTHERS | {"bfloat16", "many_labels"}
 TINY = Sizes(
     steps=(StepSizes(200, 16, 4, 10), StepSizes(400, 16, 4, 10)),
@@ -43,6 +43,7 @@ TINY = Sizes(
     },
     seeds=(0, 1),
     serving=ServingSizes(300, 16, 8, 4, 3, 400, 8),
+    literal=LiteralSizes(80, 16, 3, (0.0, 4.0), (0.5,), 500),
 )
 
 
