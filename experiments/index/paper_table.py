@@ -14,7 +14,7 @@ import numpy as np
 from experiments.frame.stages import Run
 from experiments.peers.contest import QUICK_SECONDS
 from experiments.peers.exact import PRODUCTS, multiply
-from experiments.peers.floor import Rates, distinct_rows, measured_rates
+from experiments.peers.floor import Rates, distinct_classes, measured_rates, seconds_to_gather
 from experiments.peers.judging import judge
 from experiments.peers.manyclass_peer import self_configured
 from experiments.peers.peer import Floats
@@ -91,8 +91,12 @@ def _cell(
     ours = _timed(run, search, judging, batch)
     batches = in_turn(judging.queries, min(batch, len(judging.queries)))
     looked_at = [index.shortlist(next(batches), count, threads=run.options.threads) for _ in range(BATCHES_LOOKED_AT)]
-    distinct = float(np.mean([distinct_rows(found) for found in looked_at]))
-    floor = rates.seconds(distinct, looked_at[0].size, judging.features) / len(looked_at[0]) * 1e6
+    sets = [distinct_classes(found) for found in looked_at]
+    distinct = float(np.mean([len(ids) for ids in sets]))
+    rounds, pause = (1, 0.0) if run.options.quick else (ROUNDS, PAUSE)
+    gathered = seconds_to_gather(judging.rows, sets, run.options.threads, rounds, pause)
+    multiplied = rates.seconds(0, looked_at[0].size, judging.features)
+    floor = max(gathered, multiplied) / len(looked_at[0]) * 1e6
     return {
         **quality,
         "pipeline": index.config.pipeline,
