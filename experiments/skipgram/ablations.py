@@ -14,6 +14,11 @@ FREQUENT = 1000  # words that are the text's most frequent ones
 OWN_CANDIDATES = 100
 
 
+def told_nothing(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
+    """The candidate head as it comes, which does not know how often words occur."""
+    return mct.CandidateSoftmax(features, len(words.counts), **settings)
+
+
 def only_hard(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """The candidate head without its random tail: negatives are hard words and the batch's other neighbours."""
     prior = words.met.round().long()
@@ -66,6 +71,7 @@ class Ablation:
 
 ABLATIONS = {
     "candidate": Ablation("nothing is changed", candidate),
+    "told nothing": Ablation("must it know how often words occur?", told_nothing, "candidate"),
     "few examples": Ablation("too few examples?", candidate, "candidate", few=True),
     "only hard": Ablation("only hard negatives, shared by a batch?", only_hard, "candidate"),
     "own hard": Ablation("only each word's own hard negatives?", own_hard, "few examples", few=True),
