@@ -26,13 +26,13 @@ def only_hard(features: int, words: Frequencies, settings: dict[str, Any]) -> mc
 
 def own_hard(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """Each word's own hard negatives alone, as in the paper, but found by an index that finds them."""
-    own = {"shared": False, "candidates": OWN_CANDIDATES, "tail": 0, "prior": words.prior()}
+    own: dict[str, Any] = {"shared": False, "candidates": OWN_CANDIDATES, "tail": 0, "prior": words.prior()}
     return mct.CandidateSoftmax(features, len(words.counts), **own, **settings)
 
 
 def own_hard_and_tail(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """The same with a random tail that stands for all other words."""
-    own = {"shared": False, "candidates": OWN_CANDIDATES, "tail_sampler": words.noise(), "prior": words.prior()}
+    own: dict[str, Any] = {"shared": False, "candidates": OWN_CANDIDATES, "tail_sampler": words.noise(), "prior": words.prior()}
     return mct.CandidateSoftmax(features, len(words.counts), **own, **settings)
 
 

@@ -74,7 +74,9 @@ def sampled(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.
 
 def candidate(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """The library's head, told how often words occur, as sampled softmax is."""
-    return mct.CandidateSoftmax(features, len(words.counts), tail_sampler=words.noise(), prior=words.prior(), **settings)
+    return mct.CandidateSoftmax(
+        features, len(words.counts), tail_sampler=words.noise(), prior=words.prior(), **settings
+    )
 
 
 def wta(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
