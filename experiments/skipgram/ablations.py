@@ -26,14 +26,14 @@ def only_hard(features: int, words: Frequencies, settings: dict[str, Any]) -> mc
 
 def own_hard(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """Each word's own hard negatives alone, as in the paper, but found by an index that finds them."""
-    own: dict[str, Any] = {"shared": False, "candidates": OWN_CANDIDATES, "tail": 0, "prior": words.prior()}
-    return mct.CandidateSoftmax(features, len(words.counts), **own, **settings)
+    own: dict[str, Any] = {"shared": False, "candidates": OWN_CANDIDATES, "tail": 0}
+    return mct.CandidateSoftmax(features, len(words.counts), prior=words.prior(), **own, **settings)
 
 
 def own_hard_and_tail(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """The same with a random tail that stands for all other words."""
-    own: dict[str, Any] = {"shared": False, "candidates": OWN_CANDIDATES, "tail_sampler": words.noise(), "prior": words.prior()}
-    return mct.CandidateSoftmax(features, len(words.counts), **own, **settings)
+    own: dict[str, Any] = {"shared": False, "candidates": OWN_CANDIDATES, "tail_sampler": words.noise()}
+    return mct.CandidateSoftmax(features, len(words.counts), prior=words.prior(), **own, **settings)
 
 
 def no_frequent_negatives(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
