@@ -35,6 +35,10 @@ class Frequencies:
         """Return the frequencies that random words are drawn with, as word2vec has it."""
         return (self.met**NOISE_POWER).float()
 
+    def prior(self) -> Tensor:
+        """Return counts for the biases of a softmax to start at."""
+        return self.met.round().long()
+
 
 Make = Callable[[int, Frequencies, dict[str, Any]], mct.OutputHead]  # of features, frequencies, and common settings
 
@@ -50,7 +54,7 @@ class Contestant:
 
 def full(features: int, words: Frequencies, _: dict[str, Any]) -> mct.OutputHead:
     """Softmax over all words, exact."""
-    return mct.FullSoftmax(features, len(words.counts), prior=words.met.round().long())
+    return mct.FullSoftmax(features, len(words.counts), prior=words.prior())
 
 
 def hierarchical(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
@@ -65,15 +69,13 @@ def negative(features: int, words: Frequencies, settings: dict[str, Any]) -> mct
 
 def sampled(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """Softmax over random words, drawn by frequency and corrected for it."""
-    return mct.SampledSoftmax(
-        features, len(words.counts), sampler=words.noise(), prior=words.met.round().long(), **settings
-    )
+    return mct.SampledSoftmax(features, len(words.counts), sampler=words.noise(), prior=words.prior(), **settings)
 
 
 def candidate(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """The library's head, told how often words occur, as sampled softmax is."""
     return mct.CandidateSoftmax(
-        features, len(words.counts), tail_sampler=words.noise(), prior=words.met.round().long(), **settings
+        features, len(words.counts), tail_sampler=words.noise(), prior=words.prior(), **settings
     )
 
 
