@@ -353,3 +353,13 @@ def test_progress_beats_while_settings_are_tried(layer: tuple[Array, Array]) -> 
     assert calls[0] == (0, len(rows))
     assert calls[-1] == (len(rows), len(rows))
     assert all(total == len(rows) for _, total in calls)
+
+
+def test_without_a_sample_queries_that_lie_near_no_row_are_answered_too() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(24_000, 32)).astype(np.float32)  # so many that real queries would part them into cells
+    queries = np.maximum(rng.normal(size=(300, 32)), 0).astype(np.float32) + 1
+    index = mc.ClassIndex.build(rows)
+    assert index.config.cells == 0
+    found = index.search(queries, 1).classes[:, 0]
+    assert np.mean(found == (queries @ rows.T).argmax(1)) >= 0.95

@@ -27,10 +27,11 @@ from manyclass._self_configuration.winner_ranks import (
 )
 from manyclass._self_configuration.wishes import Wishes
 from manyclass._validation import Floats, Ids
-from manyclass.config import MAX_BALANCED_FEATURES, HashConfig
+from manyclass.config import FLAT_SCAN_CLASSES, MAX_BALANCED_FEATURES, HashConfig
 from manyclass.errors import ConfigError
 
 CELL_SHARES = tuple(2 ** (-step / 2) for step in range(12, 0, -1))  # 1/64 to 0.7
+LEAST_UNSURE_SHARE = 0.25  # of the cells that are scanned where no real query chose them
 STEPS_UP = 2  # longer scans that are built where the first falls short on all rows
 
 
@@ -135,7 +136,8 @@ class Chooser:
         config, candidates = state.config, self.wishes.most
         cells = config.cells_scanned(config.candidates) if config.cells else 0
         if cells:
-            state.config = plans.scanning(config, candidates, min(config.cells - 1, 2 * cells))
+            roomy = max(2 * cells, math.ceil(LEAST_UNSURE_SHARE * config.cells))
+            state.config = plans.scanning(config, candidates, min(config.cells - 1, roomy))
         else:
             state.config = config.with_(candidates=candidates)
         return state
@@ -183,15 +185,25 @@ class Chooser:
             config, self._balance(config), self.sample.choose, self.wishes.most, self.layer.threads
         )
         # Where there will be cells, half of what may be missed is left to them. What stand-ins choose gets room later.
-        parted = plans.with_cells(config, self.layer.classes).cells > 0
+        parted = self._parted(config).cells > 0
         needed = (1 + self.needed) / 2 if parted and self.sample.real else self.needed
         candidates = fewest_candidates(places, needed, self.wishes.least, self.wishes.most)
         work = self._usual_work(config, candidates or self.wishes.most)
         return Tried(config, candidates, share_within(places, self.wishes.most), work)
 
+    def _parted(self, config: HashConfig) -> HashConfig:
+        """Return the scan with cells, where it gets any.
+
+        A stand-in lies near a row, and so near the centre of one cell; real queries may lie near none of them. By
+        stand-ins a scan is parted only where one of all classes takes too long.
+        """
+        if not self.sample.real and self.layer.classes <= FLAT_SCAN_CLASSES:
+            return config
+        return plans.with_cells(config, self.layer.classes)
+
     def _usual_work(self, config: HashConfig, candidates: int) -> int:
         """Return the work of a scan of the usual share of cells, where there will be cells."""
-        parted = plans.with_cells(config, self.layer.classes)
+        parted = self._parted(config)
         if parted.cells:
             share = plans.usual_share(self.wishes.target)
             parted = plans.scanning(parted, candidates, max(1, round(parted.cells * share)))
@@ -204,7 +216,7 @@ class Chooser:
     def _settled(self, config: HashConfig) -> Settled:
         """Return an index of this scan over all rows, with cells if those find enough."""
         layer = self.layer
-        parted = plans.with_cells(config, layer.classes)
+        parted = self._parted(config)
         memory = self.wishes.memory
         if parted.cells and (memory is None or self._bytes(parted) <= memory):
             state = built(parted, layer, self._balance(parted))
