@@ -27,6 +27,7 @@ from manyclass.torch import (
     load_checkpoint,
     save_checkpoint,
 )
+from manyclass.torch.approximation_meter import ApproximationMeter
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.mining import Mining
@@ -453,6 +454,7 @@ def test_any_sequence_answers_as_a_fresh_head_with_the_same_rows(name: str, sequ
         for one, ids in ((head, left), (fresh, torch.arange(len(left)))):
             one.train().mining = Mining(examples=6, every=1, candidates=1, remembered=0)
             one.tail_and_targets = TailAndTargets(one.num_classes)  # what it has met is no matter of its rows
+            one.meter = ApproximationMeter(0)  # nor when it last measured
             moving = RowSGD(one.parameters(), lr=0.1)
             moving.zero_grad()
             one(X, ids[:6]).backward()

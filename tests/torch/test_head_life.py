@@ -101,11 +101,11 @@ def test_tables_follow_replaced_weights(how: str, settings: dict[str, Any]) -> N
 @pytest.mark.parametrize("settings", [{}, {"normalize": True}], ids=["plain", "cosine"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
 def test_restored_tables_are_as_old_as_they_were(dtype: torch.dtype, settings: dict[str, Any]) -> None:
-    head = small_head(candidates=5, refresh_steps=20, **settings).to(dtype)
+    head = small_head(candidates=5, refresh_steps=20, meter_every=0, **settings).to(dtype)
     train(head, RowSGD(head.parameters(), lr=5.0), 4)
     old = head.shortlist(head.prepared(X), 5)
     assert not torch.equal(old, found(head))  # else this says nothing
-    other = small_head(candidates=5, refresh_steps=20, **settings).to(dtype)
+    other = small_head(candidates=5, refresh_steps=20, meter_every=0, **settings).to(dtype)
     other.load_state_dict(head.state_dict())
     other.restore(head.extra_tensors(), head.extra_settings())
     index = other.index.built
