@@ -101,6 +101,7 @@ def renumbered(words: Words, new: Counts) -> Words:
     """Return the text in new numbers; words without one (-1) are gone, and so are separators that separate nothing."""
     separates = words == SEPARATOR
     numbers = np.where(separates, SEPARATOR, new[np.where(separates, 0, words)])
-    kept = numbers[numbers >= 0].astype(np.uint32)
+    kept: Words = numbers[numbers >= 0].astype(np.uint32)
     double = (kept == SEPARATOR) & np.concatenate([[True], kept[:-1] == SEPARATOR])
-    return kept[~double]
+    single: Words = kept[~double]
+    return single

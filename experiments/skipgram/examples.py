@@ -94,7 +94,8 @@ def kept_share(counts: npt.NDArray[np.int64], sample: float) -> npt.NDArray[np.f
     if not sample:
         return np.ones(len(counts))
     relative = sample * counts.sum() / np.maximum(counts, 1)
-    return np.minimum(1.0, np.sqrt(relative) + relative)
+    shares: npt.NDArray[np.float64] = np.minimum(1.0, np.sqrt(relative) + relative)
+    return shares
 
 
 @lru_cache(maxsize=2)

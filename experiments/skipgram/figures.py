@@ -18,8 +18,8 @@ def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
     panels = [(measure, axis) for measure in MEASURES for axis in AXES]
     for axis, (measure, against) in zip(axes, panels, strict=True):
         lines = [line for name, record in found.items() if (line := curve_of(name, record, measure, against))]
-        logarithmic = {"xscale": "log"} if lines else {}
-        draw_lines(axis, lines, xlabel=AXES[against], ylabel=MEASURES[measure], ylim=(0, None), **logarithmic)
+        scale = "log" if lines else "linear"
+        draw_lines(axis, lines, xlabel=AXES[against], ylabel=MEASURES[measure], ylim=(0, None), xscale=scale)
         in_percent(axis.yaxis)
     return Figure(
         "curves", save(figure, folder, "curves"),

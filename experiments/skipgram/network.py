@@ -1,5 +1,7 @@
 """The network of skip-gram: a vector for each word, and an output layer over all words that tells its neighbours."""
 
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor, nn
 
@@ -39,10 +41,7 @@ class SkipGram(nn.Module):
         training, head = self.training, self.head
         self.eval()
         x = self.vectors.weight.detach()[words]
-        if isinstance(head, mct.CandidateSoftmax):
-            with head.exact():
-                found = head.log_prob(x)
-        else:
-            found = head.log_prob(x)
+        with head.exact() if isinstance(head, mct.CandidateSoftmax) else nullcontext():
+            found: Tensor = head.log_prob(x)
         self.train(training)
         return found

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from experiments.frame.page import Fact, Page, Section, Table, Text
+from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
 from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, whole
@@ -79,8 +79,10 @@ def results_section(records: Records, folder: Path) -> Section:
     peers = any(records.done(stage="peers", kind=kind) for kind in ("result", "missing", "left_out"))
     told = " ".join(NOT_RUN.format(stage) for stage in [*not_run, *([] if peers else ["peers"])])
     text = f"All learn with the same input vectors, window, order of the text and optimizer. {told}"
-    parts = [draw_curves(found, folder), results_table(records)] if found else []
-    return Section("The same CPU seconds", text.strip(), [*parts, *notes], "Results")
+    parts: list[Table | Figure | Text] = [*notes]
+    if found:
+        parts = [draw_curves(found, folder), results_table(records), *notes]
+    return Section("The same CPU seconds", text.strip(), parts, "Results")
 
 
 def precision_section(records: Records) -> Section:
@@ -91,8 +93,10 @@ def precision_section(records: Records) -> Section:
         "The paper's figures are of another text and vocabulary: ratios can be compared, shares cannot. Its average "
         "precision agrees with the mean of 1 / rank over its own precision rows, and is read so here."
     )
-    parts = [precision_table(records), Text("With all words, none left out for being frequent:"),
-             precision_table(records, "prediction_all_words"), bands_table(records)]  # fmt: skip
+    parts: list[Table | Figure | Text] = [
+        precision_table(records), Text("With all words, none left out for being frequent:"),
+        precision_table(records, "prediction_all_words"), bands_table(records),
+    ]  # fmt: skip
     return Section("Precision", text, parts)
 
 

@@ -53,11 +53,13 @@ def counted_pairs(text: NumberedText) -> tuple[Ids, Ids]:
 def _is_phrase(text: NumberedText, phrases: Ids) -> npt.NDArray[np.bool_]:
     keys = pair_keys(text)
     places = np.searchsorted(phrases, keys)
-    return (places < len(phrases)) & (np.append(phrases, -2)[places] == keys)
+    found: npt.NDArray[np.bool_] = (places < len(phrases)) & (np.append(phrases, -2)[places] == keys)
+    return found
 
 
 def _one_of_overlapping(marked: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return every second of marks that follow each other, the first included."""
     places = np.arange(len(marked))
     run_begins = np.maximum.accumulate(np.where(marked & ~np.concatenate([[False], marked[:-1]]), places, 0))
-    return marked & ((places - run_begins) % 2 == 0)
+    found: npt.NDArray[np.bool_] = marked & ((places - run_begins) % 2 == 0)
+    return found

@@ -61,7 +61,8 @@ def bands_of(counts: Counts) -> Counts:
     counts: falling. The word on the border belongs to the more frequent band.
     """
     before = (np.cumsum(counts) - counts) / counts.sum()
-    return np.searchsorted(np.array([*BANDS.values()][:-1]), before, side="right")
+    bands: Counts = np.searchsorted(np.array([*BANDS.values()][:-1]), before, side="right")
+    return bands
 
 
 def evaluate(log_probs: LogProbs, held_out: HeldOut) -> dict[str, Any]:

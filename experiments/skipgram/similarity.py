@@ -50,10 +50,10 @@ def agreement(vectors: Floats, numbers: dict[str, int], known: SimilaritySet) ->
 
 def spearman(first: npt.ArrayLike, second: npt.ArrayLike) -> float | None:
     """Return the correlation of the ranks; None where one side does not vary."""
-    ranks = [average_ranks(np.asarray(values, np.float64)) for values in (first, second)]
-    if any(np.ptp(values) == 0 for values in ranks):
+    ours, theirs = (average_ranks(np.asarray(values, np.float64)) for values in (first, second))
+    if np.ptp(ours) == 0 or np.ptp(theirs) == 0:
         return None
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ours, theirs)[0, 1])
 
 
 def average_ranks(values: Doubles) -> Doubles:

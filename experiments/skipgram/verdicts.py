@@ -81,7 +81,8 @@ def growth_verdict(records: Records) -> Verdict | None:
 def explanation(records: Records) -> str:
     """Return which suspicions the ablations bear out and which they refute, and the setting that answers most."""
     newest = {run["head"]: run for run in records.select(stage="ablations", kind="result")}
-    borne_out, refuted = [], []
+    borne_out: list[str] = []
+    refuted: list[str] = []
     for name, run in newest.items():
         share, reference = analogy(run), analogy(newest.get(run["beside"], {}))
         if share is not None and reference:

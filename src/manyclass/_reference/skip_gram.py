@@ -43,4 +43,5 @@ def skip_gram_examples(
 
 def _up_to_separator(words: Words) -> list[int]:
     """Return the words before the first separator."""
-    return words[: np.argmax(words == SEPARATOR)].tolist() if (words == SEPARATOR).any() else words.tolist()
+    separators = np.flatnonzero(words == SEPARATOR)
+    return [int(word) for word in (words[: separators[0]] if len(separators) else words)]
