@@ -52,13 +52,13 @@ class MadeFeatures:
     def centres(self) -> Tensor:
         """What all examples of a class have in common, (classes, features)."""
         generator = torch.Generator().manual_seed(self.seed)
-        common, *own = torch.randn(1 + self.classes, self.features, generator=generator) * self.features**-0.5
-        return self.common * common + torch.stack(own)
+        drawn: Tensor = torch.randn(1 + self.classes, self.features, generator=generator) * self.features**-0.5
+        return self.common * drawn[0] + drawn[1:]
 
     def examples(self, number: int, labels: Tensor) -> Tensor:
         """Return examples of these classes, those of batch `number`."""
         generator = torch.Generator().manual_seed((self.seed + 1) * 1_000_003 + number)
-        noise = torch.randn(len(labels), self.features, generator=generator) * self.features**-0.5
+        noise: Tensor = torch.randn(len(labels), self.features, generator=generator) * self.features**-0.5
         return self.centres[labels] + self.noise * noise
 
     def batch(self, number: int, size: int) -> tuple[Tensor, Tensor]:
