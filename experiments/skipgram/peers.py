@@ -26,6 +26,7 @@ from experiments.skipgram.prediction import LogProbs
 from experiments.skipgram.tree_probabilities import levels_of, tree_log_probs
 
 FASTTEXT_NOISE_POWER = 0.5
+FASTTEXT_TRIES = 5
 PACE_SHARE = 0.05  # of the CPU seconds, to measure the pace
 
 
@@ -78,11 +79,18 @@ def learn_fasttext(file: Path, epochs: int, corpus: Corpus, plan: Plan, threads:
     """Learn with fastText as it comes, parts of words included; its pace includes that it counts the words once."""
     import fasttext
 
-    cpu, wall = time.process_time(), time.perf_counter()
-    model = fasttext.train_unsupervised(
-        str(file), model="skipgram", dim=plan.features, ws=plan.window, epoch=epochs, minCount=1, neg=5, t=plan.sample,
-        thread=threads, verbose=0, bucket=max(1000, min(2_000_000, 5 * len(corpus.words))),
-    )  # fmt: skip
+    settings = {
+        "dim": plan.features, "ws": plan.window, "epoch": epochs, "minCount": 1, "neg": 5, "t": plan.sample,
+        "thread": threads, "verbose": 0, "bucket": max(1000, min(2_000_000, 5 * len(corpus.words))),
+    }  # fmt: skip
+    for left in reversed(range(FASTTEXT_TRIES)):
+        cpu, wall = time.process_time(), time.perf_counter()
+        try:
+            model = fasttext.train_unsupervised(str(file), model="skipgram", **settings)
+            break
+        except RuntimeError:  # "Encountered NaN", now and then, of a text that it learns the next time
+            if not left:
+                raise
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     numbers = {word: number for number, word in enumerate(model.get_words(on_unicode_error="replace"))}
     places = [numbers.get(word, -1) for word in corpus.words]
