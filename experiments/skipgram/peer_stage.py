@@ -19,7 +19,7 @@ def train_peers(run: Run, plan: Plan) -> None:
         except ModuleNotFoundError as missing:
             leave_out(run, "missing", name, f"{library} is not installed ({missing.name}); {INSTALL}")
             continue
-        except RuntimeError as error:  # fastText raises "Encountered NaN" where chance leaves nothing of a small text
+        except RuntimeError as error:  # of a library that could not learn this text
             leave_out(run, "left_out", name, f"{library} failed: {error}")
             continue
         words = round(read * float(task.frequencies.met.sum()) / len(task.corpus.train))  # that stay, by the same rule

@@ -26,6 +26,8 @@ from experiments.skipgram.prediction import LogProbs
 from experiments.skipgram.tree_probabilities import levels_of, tree_log_probs
 
 FASTTEXT_NOISE_POWER = 0.5
+FASTTEXT_TRIES = 5
+LARGEST = 1e6  # a number of a vector; beyond, something is broken
 PACE_SHARE = 0.05  # of the CPU seconds, to measure the pace
 
 
@@ -78,17 +80,27 @@ def learn_fasttext(file: Path, epochs: int, corpus: Corpus, plan: Plan, threads:
     """Learn with fastText as it comes, parts of words included; its pace includes that it counts the words once."""
     import fasttext
 
-    cpu, wall = time.process_time(), time.perf_counter()
-    model = fasttext.train_unsupervised(
-        str(file), model="skipgram", dim=plan.features, ws=plan.window, epoch=epochs, minCount=1, neg=5, t=plan.sample,
-        thread=threads, verbose=0, bucket=max(1000, min(2_000_000, 5 * len(corpus.words))),
-    )  # fmt: skip
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+    settings = {
+        "dim": plan.features, "ws": plan.window, "epoch": epochs, "minCount": 1, "neg": 5, "t": plan.sample,
+        "thread": threads, "verbose": 0, "bucket": max(1000, min(2_000_000, 5 * len(corpus.words))),
+    }  # fmt: skip
+    for left in reversed(range(FASTTEXT_TRIES)):
+        cpu, wall = time.process_time(), time.perf_counter()
+        try:
+            model = fasttext.train_unsupervised(str(file), model="skipgram", **settings)
+            cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+            own, outputs = np.stack([model.get_word_vector(word) for word in corpus.words]), model.get_output_matrix()
+            if not (np.abs(own) < LARGEST).all() or not (np.abs(outputs) < LARGEST).all():
+                raise RuntimeError("its vectors are not finite")
+            break
+        except RuntimeError:  # this, or "Encountered NaN": now and then, of a text that it learns the next time
+            if not left:
+                raise
     numbers = {word: number for number, word in enumerate(model.get_words(on_unicode_error="replace"))}
     places = [numbers.get(word, -1) for word in corpus.words]
-    vectors = torch.from_numpy(np.stack([model.get_word_vector(word) for word in corpus.words]))
-    outputs = rows_at(model.get_output_matrix(), places)
-    return Learned(vectors, by_noise(vectors, outputs, corpus, FASTTEXT_NOISE_POWER), cpu, wall)
+    vectors = torch.from_numpy(own)
+    log_probs = by_noise(vectors, rows_at(outputs, places), corpus, FASTTEXT_NOISE_POWER)
+    return Learned(vectors, log_probs, cpu, wall)
 
 
 PEERS: dict[str, tuple[str, Learn]] = {  # by name: what pip calls the library, and how it learns

@@ -33,6 +33,6 @@ class Plan:
 FULL = Plan()
 QUICK = Plan(
     corpus=CorpusSettings(min_count=3, held_out_every=20), features=32, sample=1e-3, segments=8, seconds=5.0,
-    evaluations=4, tests=600, tests_on_the_way=300, questions_every=1, ablation_words=150_000, few_words=3_000,
+    evaluations=4, tests=600, tests_on_the_way=300, questions_every=1, ablation_words=150_000, few_words=20_000,
     growth=(2_000, 20_000), growth_steps=10, seeds=(0, 1), seeds_seconds=1.5, seeds_words=1_000, made_sentences=30_000,
 )  # fmt: skip
