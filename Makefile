@@ -46,6 +46,7 @@ $(VENV)/build.stamp: constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) --upgrade pip
 	$(INSTALL) scikit-build-core nanobind cmake ninja
+	$(INSTALL) setuptools pybind11  # what peers without a wheel are built with: hnswlib, fastText
 	@touch $@
 
 # Editable: Python changes need no reinstall, C++ changes do.
