@@ -41,8 +41,11 @@ def ratio(records: Records, stage: str, target: float, mode: str) -> float | Non
 
 def won(records: Records, stage: str, target: float, mode: str) -> bool | None:
     """Return whether we get there and no other library is quicker; None where nobody does, or nothing was measured."""
-    found = [entry for entry in standings(records, stage, target, mode) if entry != EXACT]
-    return found[0] in OWN if found else None
+    found = standings(records, stage, target, mode)
+    peer = best_peer(found)
+    if OURS not in found:
+        return None if peer is None else False
+    return peer is None or bool(found[OURS][f"us_{mode}"] <= found[peer][f"us_{mode}"])
 
 
 def standings_table(records: Records, stage: str, target: float, mode: str) -> Table:
