@@ -158,3 +158,22 @@ def test_classes_that_come_and_go_are_counted_on() -> None:
 @pytest.mark.parametrize("settings", [{"tail": 0}, {"shared": False}, {"tail_sampler": "uniform"}], ids=str)
 def test_nothing_is_counted_where_it_is_not_used(settings: dict[str, object]) -> None:
     assert small_head(**settings).tail_and_targets is None
+
+
+@pytest.mark.parametrize("change", ["compact", "add"])
+def test_a_head_whose_classes_changed_is_restored_with_all_it_met(change: str) -> None:
+    head = small_head(tail=TAIL)
+    for seed in range(60):  # more targets than a head of this size keeps
+        step(head, seed)
+    if change == "compact":
+        head.remove_classes(range(40, CLASSES))
+        head.compact()
+    else:
+        head.add_classes(7)
+    other = small_head(classes=head.num_classes, tail=TAIL)
+    other.load_state_dict(head.state_dict())
+    other.restore(head.extra_tensors(index=False), head.extra_settings())
+    assert head.tail_and_targets is not None
+    assert other.tail_and_targets is not None
+    assert other.tail_and_targets.settings() == head.tail_and_targets.settings()
+    assert torch.equal(other.tail_and_targets.counts.counts, head.tail_and_targets.counts.counts)

@@ -24,7 +24,7 @@ from torch import Tensor
 from manyclass._backend import core
 from manyclass._validation import Ids
 from manyclass.errors import FileError, InputError
-from manyclass.torch.class_sampler import ClassSampler
+from manyclass.torch.class_sampler import ClassSampler, already_there
 from manyclass.torch.step_classes import StepClasses, shared_classes
 from manyclass.torch.target_counts import FOR_DRAWS, TargetCounts
 
@@ -70,7 +70,7 @@ class TailAndTargets:
         members, _ = core().counted_ids(hard, hard[:0])
         ids, _ = core().counted_ids(np.concatenate([given, drawn]), drawn[:0])
         log_weights = -np.log(self.chance(ids, len(given), examples, tail, sampler.classes_left))
-        log_weights[_are_among(ids, members)] = 0.0
+        log_weights[already_there(torch.from_numpy(members)[None], torch.from_numpy(ids))[0].numpy()] = 0.0
         return StepClasses(*map(torch.from_numpy, core().merged_classes(members, 0.0, ids, log_weights)))
 
     def chance(self, ids: Ids, targets: int, examples: int, tail: int, classes_left: int) -> Doubles:
@@ -102,7 +102,8 @@ class TailAndTargets:
     def settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON would."""
         means = {"new_share": self.new_share, "repeated": self.repeated, "expected": self.expected}
-        return means | {"targets": self.counts.targets, "examples": self.counts.examples}
+        counted = {name: getattr(self.counts, name) for name in ("targets", "examples", "remembered")}
+        return means | counted
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the targets that are remembered."""
@@ -110,25 +111,19 @@ class TailAndTargets:
 
     def restore(self, tensors: dict[str, Tensor], settings: dict[str, Any]) -> None:
         """Take over what `tensors` and `settings` gave."""
-        kept = tensors["targets"].long()
-        room = self.counts.remembered - len(kept)
-        if room < 0:
+        kept, targets, remembered = tensors["targets"].long(), settings["targets"], settings["remembered"]
+        if len(kept) != min(targets, remembered):
             raise FileError(f"{len(kept)} targets are more than a head of this size keeps; was it saved by another?")
-        ends = torch.tensor([settings["targets"], settings["examples"]])
+        # As many as the saved head kept, which may have had other classes when it was made.
+        counts = TargetCounts(self.counts.num_classes, remembered)
+        unused = torch.full((remembered - len(kept),), -1)
         try:
-            self.counts.set_extra_state(torch.cat([kept, torch.full((room,), -1), ends]))
+            counts.set_extra_state(torch.cat([kept, unused, torch.tensor([targets, settings["examples"]])]))
         except InputError as error:
             raise FileError(str(error)) from error
+        self.counts = counts
         self.new_share, self.repeated = float(settings["new_share"]), float(settings["repeated"])
         self.expected = float(settings["expected"])
-
-
-def _are_among(ids: Ids, members: Ids) -> npt.NDArray[np.bool_]:
-    """Return which ids are members; both distinct and ascending."""
-    if not len(members):
-        return np.zeros(len(ids), np.bool_)
-    found: npt.NDArray[np.bool_] = members[np.minimum(np.searchsorted(members, ids), len(members) - 1)] == ids
-    return found
 
 
 def _log_of_rest(share: Any) -> Any:
