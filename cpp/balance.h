@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "level_matrix.h"
+
 namespace manyclass {
 
 class Balance {
@@ -24,7 +26,7 @@ public:
     };
     explicit Balance(const Parts& parts);
     size_t width() const { return directions_ ? directions_ : features_; }
-    size_t bytes() const { return query_levels_.size() + row_high_.size() + row_low_.size(); }
+    size_t bytes() const { return query_levels_.bytes() + row_high_.bytes() + row_low_.bytes(); }
     // Coordinates begin..end of up to kScanTile queries (dense); out [count][width].
     void map_queries(const float* queries, size_t count, size_t begin, size_t end, float* out) const;
     // Writes the row's coordinates; returns its mean logit without the bias.
@@ -32,11 +34,11 @@ public:
 
 private:
     double levels(const std::vector<double>& x, int most, int16_t* out) const;  // returns the unit they are in
-    size_t features_, padded_, directions_;
+    size_t features_, directions_;
     std::vector<float> mean_, centre_;
     std::vector<double> scales_, query_units_, row_units_;
-    std::vector<int8_t> query_levels_;        // [directions][padded]: features rounded up to 16, zeros at the end
-    std::vector<int8_t> row_high_, row_low_;  // [directions + 1][padded]: 128 high + low
+    LevelMatrix query_levels_;        // [directions][features]
+    LevelMatrix row_high_, row_low_;  // [directions + 1][features]: 128 high + low
 };
 
 }  // namespace manyclass

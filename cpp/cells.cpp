@@ -20,12 +20,7 @@ int32_t rounded(double x) {
 }  // namespace
 
 Cells::Cells(size_t features, size_t count)
-    : features_(features),
-      width_((features + 15) / 16 * 16),
-      count_(count),
-      centres_(count * width_, 0),
-      biases_(count, 0.0),
-      offsets_(count, 0.0) {}
+    : features_(features), count_(count), centres_(count, features), biases_(count, 0.0), offsets_(count, 0.0) {}
 
 void Cells::set(const int8_t* centres, const float* biases, double scale) {
     scale_ = scale;
@@ -33,7 +28,7 @@ void Cells::set(const int8_t* centres, const float* biases, double scale) {
         int64_t squares = 0;
         for (size_t i = 0; i < features_; ++i) {
             const int8_t level = centres[cell * features_ + i];
-            centres_[cell * width_ + i] = level;
+            centres_.set(cell, i, level);
             squares += int64_t{level} * level;
         }
         const double bias = biases[cell];
@@ -47,8 +42,8 @@ void Cells::set(const int8_t* centres, const float* biases, double scale) {
 double Cells::levels(const float* x, int16_t* out) const {
     const Kernels& k = kernels();
     thread_local std::vector<int8_t> narrow;
-    narrow.resize(width_);
-    std::fill(out, out + width_, int16_t{0});
+    narrow.resize(centres_.width());
+    std::fill(out, out + centres_.width(), int16_t{0});
     const float largest = k.largest_magnitude(x, features_);
     if (largest < kTiniest) return 0;
     k.query_levels(x, features_, static_cast<float>(kCellLevels) / largest, narrow.data());
@@ -59,26 +54,21 @@ double Cells::levels(const float* x, int16_t* out) const {
 void Cells::nearest(const float* residuals, const float* biases, size_t count, uint16_t* out, float* distances) const {
     thread_local std::vector<int16_t> whole;
     thread_local std::vector<int32_t> dots;
-    whole.resize(kScanTile * width_), dots.resize(kScanTile * count_);
+    whole.resize(kScanTile * centres_.width()), dots.resize(kScanTile * count_);
     const int16_t* vectors[kScanTile];
     int32_t* products[kScanTile];
     double units[kScanTile];
     for (size_t v = 0; v < count; ++v) {
-        vectors[v] = whole.data() + v * width_;
+        vectors[v] = whole.data() + v * centres_.width();
         products[v] = dots.data() + v * count_;
-        units[v] = levels(residuals + v * features_, whole.data() + v * width_) * scale_;
+        units[v] = levels(residuals + v * features_, whole.data() + v * centres_.width()) * scale_;
     }
-    kernels().cell_dots(centres_.data(), width_, 0, count_, vectors, count, products);
+    kernels().cell_dots(centres_.rows(), 0, count_, vectors, count, products);
     for (size_t v = 0; v < count; ++v) {
         // |v - c|^2 is smallest where v.c - |c|^2 / 2 is largest.
         const double bias = std::clamp(static_cast<double>(biases[v]), lowest_bias_, highest_bias_);
-        const auto merit = [&](size_t cell) {
-            return static_cast<double>(products[v][cell]) * units[v] + (bias * biases_[cell] - offsets_[cell]);
-        };
-        size_t best = 0;
-        double highest = merit(0);
-        for (size_t cell = 1; cell < count_; ++cell)
-            if (const double other = merit(cell); other > highest) best = cell, highest = other;
+        const size_t best =
+            kernels().nearest_cell(products[v], units[v], bias, biases_.data(), offsets_.data(), count_);
         out[v] = static_cast<uint16_t>(best);
         if (!distances) continue;
         const double product = static_cast<double>(products[v][best]) * units[v];
@@ -91,14 +81,14 @@ void Cells::nearest(const float* residuals, const float* biases, size_t count, u
 void Cells::scores(const float* const* queries, size_t count, const float* radii, const double* top_biases,
                    size_t begin, size_t end, int32_t* const* out) const {
     thread_local std::vector<int16_t> whole;
-    whole.resize(kScanTile * width_);
+    whole.resize(kScanTile * centres_.width());
     const int16_t* vectors[kScanTile];
     double units[kScanTile];
     for (size_t q = 0; q < count; ++q) {
-        vectors[q] = whole.data() + q * width_;
-        units[q] = levels(queries[q], whole.data() + q * width_) * scale_;
+        vectors[q] = whole.data() + q * centres_.width();
+        units[q] = levels(queries[q], whole.data() + q * centres_.width()) * scale_;
     }
-    kernels().cell_dots(centres_.data(), width_, begin, end, vectors, count, out);
+    kernels().cell_dots(centres_.rows(), begin, end, vectors, count, out);
     const double widest = *std::max_element(radii, radii + count_);
     double largest_bias = 0;
     for (size_t cell = 0; cell < count_; ++cell)

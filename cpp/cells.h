@@ -8,13 +8,15 @@
 #include <cstdint>
 #include <vector>
 
+#include "level_matrix.h"
+
 namespace manyclass {
 
 class Cells {
 public:
     Cells(size_t features, size_t count);
     size_t count() const { return count_; }
-    size_t bytes() const { return centres_.capacity() + 3 * count_ * sizeof(double); }
+    size_t bytes() const { return centres_.bytes() + 2 * count_ * sizeof(double); }
     // centres [count][features], in units of `scale`; biases [count].
     void set(const int8_t* centres, const float* biases, double scale);
     // The cells of up to kScanTile classes: the centres nearest to (residual, bias); ties go to the lowest. A bias
@@ -27,9 +29,9 @@ public:
 
 private:
     double levels(const float* x, int16_t* out) const;  // returns the unit they are in
-    size_t features_, width_, count_;
+    size_t features_, count_;
     double scale_ = 0, lowest_bias_ = 0, highest_bias_ = 0;
-    std::vector<int8_t> centres_;           // [count][width]: features rounded up to 16, zeros at the end
+    LevelMatrix centres_;                   // [count][features]
     std::vector<double> biases_, offsets_;  // offsets: half the squared length of a centre
 };
 

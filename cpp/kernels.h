@@ -37,6 +37,13 @@ constexpr size_t kScanTile = 4;     // queries that may share one pass over the 
 constexpr size_t kPanel = 16;       // columns of a matrix that lie together where it is multiplied
 constexpr int kCellLevels = 127;    // a coordinate is an integer in [-127, 127] where cells are chosen
 
+// Rows of whole numbers: levels [rows][width], width a multiple of 16, and the sum of each row.
+struct LevelRows {
+    const int8_t* levels;
+    const int32_t* sums;
+    size_t width;
+};
+
 // One query's part in a pass over the flat sketch: survivors are appended as keys that sort best first.
 struct ScanQuery {
     const uint8_t* tables;  // what fill_scan_tables of the same instruction set made of the query
@@ -78,9 +85,12 @@ struct Kernels {
     size_t (*scan_counters)(const uint16_t* counters, size_t begin, size_t end, uint16_t floor, uint32_t first_id,
                             uint64_t* kept, size_t* count, size_t capacity);
     // out[v][cell] = product of centre `cell`, of those begin..end, with each of up to kScanTile vectors of levels
-    // within kCellLevels; width is a multiple of 16.
-    void (*cell_dots)(const int8_t* centres, size_t width, size_t begin, size_t end, const int16_t* const* vectors,
-                      size_t count, int32_t* const* out);
+    // within kCellLevels.
+    void (*cell_dots)(const LevelRows& centres, size_t begin, size_t end, const int16_t* const* vectors, size_t count,
+                      int32_t* const* out);
+    // The cell of the largest products[cell] * unit + (bias * biases[cell] - offsets[cell]); ties go to the lowest.
+    size_t (*nearest_cell)(const int32_t* products, double unit, double bias, const double* biases,
+                           const double* offsets, size_t count);
     // Adds the dot products of one row's piece with `count` queries' pieces to `sums`.
     void (*dots)(const void* row, RowType type, const float* const* queries, size_t count, size_t n, float* sums);
     // Adds the sum of weights[j] * rows[j] to `out`; rows are f32 or bf16.

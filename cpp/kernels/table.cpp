@@ -22,7 +22,8 @@ void fill_scan_tables(const int8_t*, size_t, uint8_t*);
 size_t scan_sketch(const ScanPlan&, ScanQuery*, size_t, size_t, size_t);
 int sketch_score(const uint8_t*, const uint8_t*, size_t, int);
 size_t scan_counters(const uint16_t*, size_t, size_t, uint16_t, uint32_t, uint64_t*, size_t*, size_t);
-void cell_dots(const int8_t*, size_t, size_t, size_t, const int16_t* const*, size_t, int32_t* const*);
+void cell_dots(const LevelRows&, size_t, size_t, const int16_t* const*, size_t, int32_t* const*);
+size_t nearest_cell(const int32_t*, double, double, const double*, const double*, size_t);
 void dots(const void*, RowType, const float* const*, size_t, size_t, float*);
 void weighted_sum(const void* const*, RowType, const float*, size_t, size_t, float*);
 void row_panels(const float* const*, size_t, const float*, size_t, size_t, float*, size_t);
@@ -53,6 +54,7 @@ extern const Kernels table = {
     sketch_score,
     scan_counters,
     cell_dots,
+    nearest_cell,
     dots,
     weighted_sum,
     row_panels,

@@ -16,10 +16,10 @@ Floats = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
 
-def as_array(name: str, values: Any) -> npt.NDArray[Any]:
-    """Return np.asarray of what was given; lists of unequal lengths and the like are refused by name."""
+def as_array(name: str, values: Any, copy: bool = False) -> npt.NDArray[Any]:
+    """Return what was given as an array; lists of unequal lengths and the like are refused by name."""
     try:
-        return np.asarray(values)
+        return np.array(values) if copy else np.asarray(values)
     except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"{name} cannot be read as an array ({error}); pass a NumPy array") from error
 
@@ -79,9 +79,9 @@ def not_finite(name: str, row: int) -> InputError:
 
 def check_finite(name: str, vectors: Floats) -> None:
     """Raise for the first vector whose norm is not finite."""
+    if len(vectors) == 1 and math.isfinite(np.vdot(vectors, vectors)):
+        return  # one row at a time is how a served layer changes: a fraction of the time of what follows
     with np.errstate(over="ignore", invalid="ignore"):
-        if len(vectors) == 1 and math.isfinite(np.dot(vectors[0], vectors[0])):
-            return  # one row at a time is how a served layer changes: a fraction of the time of what follows
         bad = ~(lengths(vectors) <= np.finfo(np.float32).max)
     if bad.any():
         raise not_finite(name, int(np.flatnonzero(bad)[0]))
@@ -105,14 +105,16 @@ def check_biases(name: str, values: Any, count: int) -> Floats:
 
 def check_ids(name: str, ids: Any, classes: int) -> Ids:
     """Return class ids as contiguous int64 in [0, classes): a copy, because what was checked must not change."""
-    array = np.atleast_1d(np.arange(classes)[ids] if isinstance(ids, slice) else as_array(name, ids).copy())
+    array = np.arange(classes)[ids] if isinstance(ids, slice) else as_array(name, ids, copy=True)
+    if array.ndim == 0:
+        array = array[None]
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
         raise InputTypeError(f"{name} has dtype {array.dtype}; class ids are whole numbers")
     if array.ndim != 1:
         raise InputError(f"{name} has shape {array.shape}; ids are one-dimensional: pass {name}.ravel()")
-    low, high = (array[0], array[0]) if array.size == 1 else (array.min(initial=0), array.max(initial=0))
+    low, high = (array.item(),) * 2 if array.size == 1 else (array.min(initial=0), array.max(initial=0))
     if array.size and not (low >= 0 and high < classes):
         wrong = array[(array < 0) | (array >= classes)][0]
         raise InputError(f"{name} holds {wrong}; ids are from 0 to {classes - 1}")
@@ -121,7 +123,7 @@ def check_ids(name: str, ids: Any, classes: int) -> Ids:
 
 def check_excluded(name: str, ids: Any, classes: int, queries: int, single: bool) -> Ids:
     """Return ids to leave out as (queries, m), padded with -1; for a single query (m,) will do. A copy, as above."""
-    array = as_array(name, ids).copy()
+    array = as_array(name, ids, copy=True)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

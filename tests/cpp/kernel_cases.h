@@ -34,6 +34,7 @@ public:
         for (const size_t depth : {1, 7, 64, 256}) panel_products(depth);
         for (const size_t n : {16, 48, 256}) class_shares(n);
         for (const size_t width : {16, 32, 48, 64, 80, 576, 4096, 8208}) cell_dots(width);
+        for (const size_t cells : {1, 7, 8, 9, 67, 3906}) nearest_cell(cells);
         for (const size_t window : {2, 4, 8, 16}) winners(window);
         for (const size_t bits : {32, 64, 96, 160, 512, 1024, 4096}) sketches(bits);
         counters();
@@ -246,6 +247,8 @@ private:
     void cell_dots(size_t width) {
         constexpr size_t cells = 67;
         const auto centres = whole<int8_t>(cells * width, -128, 127);
+        const auto sums = std::make_shared<std::vector<int32_t>>(cells, 0);
+        for (size_t i = 0; i < cells * width; ++i) (*sums)[i / width] += (*centres)[i];
         const auto vectors = whole<int16_t>(4 * width, -127, 127);
         for (const size_t count : {1, 2, 3, 4})
             add("cell_dots x" + std::to_string(count), width, 576, [=](const Kernels& k, auto& out) {
@@ -256,8 +259,17 @@ private:
                     from[v] = vectors->data() + v * width;
                     to[v] = reinterpret_cast<int32_t*>(out.data()) + v * cells;
                 }
-                k.cell_dots(centres->data(), width, 2, cells, from, count, to);
+                k.cell_dots({centres->data(), sums->data(), width}, 2, cells, from, count, to);
             });
+    }
+
+    void nearest_cell(size_t cells) {
+        const auto products = whole<int32_t>(cells, -3, 3);  // so few that many tie
+        const auto biases = std::make_shared<std::vector<double>>(cells, 0.5), offsets = biases;
+        add("nearest_cell", cells, 3906, [=](const Kernels& k, auto& out) {
+            *room<uint64_t>(out, 1) =
+                k.nearest_cell(products->data(), 0.25, -1.5, biases->data(), offsets->data(), cells);
+        });
     }
 
     void winners(size_t window) {
