@@ -52,7 +52,8 @@ def run_growth(run: Run, sizes: Iterable[int]) -> None:
 
 def _built(run: Run, calibration: Problem, config: HashConfig | None) -> ClassIndex:
     if config is None:
-        return self_configured(calibration.rows, calibration.bias, calibration.queries, run.options.threads)
+        sample = calibration.queries
+        return self_configured(calibration.rows, calibration.bias, sample, run.options.threads, target=SHARE)
     return ClassIndex.build(calibration.rows, bias=calibration.bias, config=config, threads=run.options.threads)
 
 

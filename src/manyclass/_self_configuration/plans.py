@@ -1,5 +1,6 @@
 """Settings that are worth trying at a size."""
 
+import math
 from collections.abc import Iterator
 
 from manyclass.config import (
@@ -15,6 +16,7 @@ LADDER = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300) 
 MOST_CANDIDATES = LADDER[-1]
 BITS = (128, 256, 512, 1024, 2048, 4096)
 FEW_BITS = (32, 64)  # where memory is short
+CELLS_PER_ROOT = 4  # cells at most, in square roots of the classes: the limit from a million classes on
 CELLS_FROM = 20_000  # classes; below that a scan takes little more than the exact logits behind it
 MOST_CELLS_SCANNED, LEAST_CELLS_MISSED = 0.75, 0.01  # a tenth of the cells for a target of .9, a third for .97
 MOST_DIRECTIONS = 1024  # features up to which a query is turned into directions; above, features are scaled
@@ -55,7 +57,9 @@ def with_cells(config: HashConfig, classes: int) -> HashConfig:
     """Return a scan that is parted into cells where there are enough classes, and the config itself where not."""
     if classes < CELLS_FROM or not config.scan_bits:
         return config
-    cells = min(MAX_CELLS, classes // CLASSES_PER_CELL)
+    # Every row is compared with every centre when it is filed: one cell for so many classes would make a build of
+    # ten million a hundred times that of a million.
+    cells = min(MAX_CELLS, classes // CLASSES_PER_CELL, CELLS_PER_ROOT * math.isqrt(classes))
     return config.with_(cells=cells)
 
 
