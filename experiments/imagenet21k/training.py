@@ -27,7 +27,6 @@ from experiments.imagenet21k.model import (
     Plan,
     alexnet_of,
     base_checkpoint,
-    multiply_adds,
     new_network,
     optimizer_of,
     trained_network,
@@ -35,6 +34,7 @@ from experiments.imagenet21k.model import (
 from experiments.imagenet21k.results import Series, name_of
 from experiments.imagenet21k.sources import SIDE
 from experiments.peers.problem import Problem
+from experiments.vision.alexnet import multiply_adds
 from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead, evaluate
 from manyclass.training.loop import Trained, train
