@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from experiments.datasets.kept_features import Features, read_features
 from experiments.frame.stages import Run
@@ -21,18 +21,6 @@ from manyclass.training.progress import Show
 
 Floats = npt.NDArray[np.float32]
 VARIANCE_EXAMPLES = 60_000  # a gigabyte in memory; of the full run about a quarter of the classes
-
-
-class FeatureBatches:
-    """Step → (features, classes), every training example once per epoch, in the same random order every time."""
-
-    def __init__(self, features: Features, size: int, seed: int) -> None:
-        self.features, self.size = features, size
-        self.order = np.random.default_rng(seed).permutation(len(features.train))
-
-    def __call__(self, step: int) -> tuple[Tensor, Tensor]:
-        places = np.arange(step * self.size, (step + 1) * self.size) % len(self.order)
-        return self.features.examples("train", np.sort(self.order[places]))  # reads the file from front to back
 
 
 def open_features(run: Run) -> Features:
