@@ -158,7 +158,8 @@ def draw_latency(found: list[Record], folder: Path) -> Figure:
     in_percent(axis.xaxis)
     kept = [one["accuracy"] / max(one["exact_accuracy"], 1e-9) for one in ordered]
     draw_lines(axis, [Line("", kept, [one["us"] for one in ordered], series_style(1))],
-               xlabel="of the exact accuracy", ylabel="µs of one query on one core", ylim=(0, None))  # fmt: skip
+               xlabel="of the exact accuracy", ylabel="µs of one query on one core", ylim=(0, None),
+               xlim=(min(0.98, *kept) - 0.01, max(1.0, *kept) + 0.01))  # fmt: skip
     in_plain_numbers(axis.yaxis)
     for one, share in zip(ordered, kept, strict=True):
         axis.annotate(f"{one['candidates']}", (share, one["us"]), xytext=(0, 6), textcoords="offset points", fontsize=8,

@@ -25,7 +25,7 @@ from experiments.video_id.network import MOMENTUM, new_trunk
 from experiments.video_id.plan import Plan
 from experiments.video_id.scenes import Scenes
 from experiments.video_id.training import CHECKPOINTS
-from experiments.video_id.videos import Videos, evaluation_examples, fewer
+from experiments.video_id.videos import evaluation_examples, fewer
 from experiments.vision.learning import learn
 from manyclass._atomic_file import replacement, write_all
 from manyclass.torch.checkpoint import load_checkpoint
@@ -107,7 +107,8 @@ class SceneFeatures:
     def tests(self) -> list[Batch]:
         """Return what is evaluated on."""
         starts = range(0, len(self.test), CHUNK)
-        return [(self.queries()[at : at + CHUNK], torch.from_numpy(self.test_labels[at : at + CHUNK])) for at in starts]
+        labels = torch.from_numpy(np.array(self.test_labels))
+        return [(self.queries()[at : at + CHUNK], labels[at : at + CHUNK]) for at in starts]
 
     def queries(self) -> Tensor:
         """Return the features of all frames of evaluation."""
@@ -201,7 +202,7 @@ def run_million(run: Run, plan: Plan) -> None:
         started = time.perf_counter()
         run.records.write(**key, accuracy=nearest_mean_accuracy(features), seconds=time.perf_counter() - started)
     head = million_head(run, plan)
-    optimizer = mct.RowSGD(head.parameters(), lr=sizes.rate, momentum=MOMENTUM)
+    optimizer = mct.RowAdagrad(head.parameters(), lr=sizes.rate)
     trained = learn(
         TrunkAndHead(nn.Identity(), head), features.batches(sizes.batch, run.options.seed), optimizer, run,
         seconds=sizes.seconds, tests=features.tests, points=POINTS, checkpoint=million_checkpoint(run),
@@ -248,8 +249,3 @@ def best_rows(rows: Tensor, bias: Tensor, queries: Tensor) -> Tensor:
         better = value > best
         best, found = torch.where(better, value, best), torch.where(better, place + start, found)
     return found
-
-
-def light_videos(run: Run, plan: Plan) -> Videos:
-    """Return the scenes as videos to measure steps on."""
-    return scenes_of(run, plan)

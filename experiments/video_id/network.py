@@ -26,10 +26,10 @@ def new_trunk(sizes: TrunkSizes, side: int) -> nn.Sequential:
     return nn.Sequential(below, nn.BatchNorm1d(sizes.features, affine=False))
 
 
-def new_head(head: str, features: int, classes: int, candidates: int) -> mct.OutputHead:
+def new_head(head: str, features: int, classes: int, candidates: int, **settings: Any) -> mct.OutputHead:
     """Return an untrained output layer as it comes; the paper's has its own number of candidates."""
-    settings: dict[str, Any] = {"candidates": min(candidates, classes)} if head == "wta" else {}
-    return mct.make_head(head, features, classes, **settings)
+    own: dict[str, Any] = {"candidates": min(candidates, classes)} if head == "wta" else {}
+    return mct.make_head(head, features, classes, **own, **settings)
 
 
 def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:

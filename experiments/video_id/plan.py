@@ -42,7 +42,7 @@ class Million:
     chunk: int  # scenes at a time
     tests: int  # frames of second halves
     batch: int
-    rate: float
+    rate: float  # of Adagrad, which does better here than SGD with momentum in the same time
     seconds: float  # of training of the output layer
     bottleneck: TrunkSizes  # the large trunk with as few features, whose step is measured
     step_batch: int
@@ -110,12 +110,12 @@ FULL = Plan(
         light_classes=20_000,
         light_steps=6_000,
         light_batch=256,
-        light_rate=0.05,
+        light_rate=0.1,
         frames=8,
         chunk=4_000,
         tests=10_000,
         batch=1024,
-        rate=1.0,
+        rate=0.02,
         seconds=7200,
         bottleneck=TrunkSizes(features=256, hidden=2048, widths=(48, 128, 192, 192, 128)),
         step_batch=32,
@@ -126,47 +126,48 @@ FULL = Plan(
 )  # fmt: skip
 QUICK = Plan(
     frames=16,
-    scenes=1_500,
+    scenes=600,
     trunk=TrunkSizes(features=128, hidden=96, widths=(16, 24, 32, 32, 24)),
-    warm_up_classes=200,
-    warm_up_steps=120,
-    warm_up_batch=64,
-    warm_up_rate=0.05,
-    rate_steps=12,
-    steps=150,
+    warm_up_classes=300,
+    warm_up_steps=150,
+    warm_up_batch=96,
+    warm_up_rate=0.1,
+    rate_steps=20,
+    steps=200,
     final_rate=0.1,
-    candidates=60,
+    candidates=30,
     tests=600,
     curve_tests=300,
     points=6,
     kept_frames=4,
     frozen_seconds=2,
     frozen_batch=64,
-    variance_videos=1_000,
-    measured_steps=16,
+    variance_videos=600,
+    measured_steps=32,
     series=Series(
-        classes=400, motions=(0.25, 1.0, 2.0), frames=4, steps=60, batch=32, candidates=8, tests=300, seeds=(0,)
+        classes=300, motions=(0.25, 0.5, 1.0, 1.5, 2.0), frames=4, steps=60, batch=32, candidates=8, tests=300,
+        seeds=(0,),
     ),
     million=Million(
-        classes=20_000,
-        trunk=TrunkSizes(features=64, hidden=64, widths=(12, 16, 24, 24, 16)),
-        light_classes=500,
-        light_steps=120,
-        light_batch=64,
-        light_rate=0.05,
+        classes=6_000,
+        trunk=TrunkSizes(features=64, hidden=64, widths=(12, 16, 24, 24, 24)),
+        light_classes=600,
+        light_steps=150,
+        light_batch=128,
+        light_rate=0.1,
         frames=8,
         chunk=500,
         tests=600,
         batch=256,
-        rate=1.0,
-        seconds=12,
+        rate=0.05,
+        seconds=8,
         bottleneck=TrunkSizes(features=64, hidden=96, widths=(16, 24, 32, 32, 24)),
         step_batch=32,
-        measured_steps=16,
+        measured_steps=32,
         candidates=(5, 10, 30, 100),
         queries=300,
     ),
-)
+)  # fmt: skip
 
 
 def plan_of(options: Options) -> Plan:

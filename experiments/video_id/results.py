@@ -13,6 +13,7 @@ NAMES = {  # output layers in the order they are shown: the exact one first, our
     "wta": "WTA softmax (the paper's layer)",
     "candidate": "candidate softmax (manyclass)",
 }
+FEWEST_MOTIONS = 5  # for a verdict
 PARTS = {  # of a step, and their colours
     "frames_ms": ("waiting for frames", "#c9ced4"),
     "trunk_ms": ("trunk", "#5b6670"),
@@ -91,7 +92,7 @@ def verdict_on_motion(series: list[Motion], head: str = "wta") -> str:
     """Return what the series says of the paper's explanation, in a sentence."""
     known = [one for one in series if head in one.shares]
     found = rank_correlation([one.variance for one in known], [one.shares[head] for one in known])
-    if found is None:
+    if found is None or len(known) < FEWEST_MOTIONS:
         return "Too few motions for a verdict."
     told = f"Rank correlation of in-class variance and share of full softmax: {found:+.2f} over {len(known)} motions. "
     if found <= -0.5:

@@ -33,11 +33,14 @@ def stages(options: Options) -> list[Stage]:
     def of_videos(work: OfVideos) -> Work:
         return lambda run: work(run, videos_of(run, plan), plan)
 
-    def of_million_parts(run: Run) -> None:
-        sizes = plan.million
-        parts.run_many_parts(
-            run, "million_steps", million.scenes_of(run, plan), sizes.bottleneck, sizes.step_batch, plan
-        )
+    def step_parts(run: Run) -> None:
+        videos = videos_of(run, plan)
+        parts.run_parts(run, "step_parts", videos, plan.trunk, plan.batch, plan.measured_steps, plan.candidates)
+
+    def million_steps(run: Run) -> None:
+        scenes, sizes = million.scenes_of(run, plan), plan.million
+        steps, batch = sizes.measured_steps, sizes.step_batch
+        parts.run_parts(run, "million_steps", scenes, sizes.bottleneck, batch, steps, plan.candidates)
 
     return [
         stage("frames", "open the videos, a contact sheet of some", 2, 0.05, of_videos(training.run_frames)),
@@ -47,7 +50,7 @@ def stages(options: Options) -> list[Stage]:
               of_videos(training.run_rates), "warm_up"),
         stage("end_to_end", "train the whole network with every output layer", 2400, 0.5,
               of_videos(training.run_end_to_end), "rates"),
-        stage("step_parts", "what a step's time goes into", 12, 0.1, of_videos(parts.run_parts), "frames"),
+        stage("step_parts", "what a step's time goes into", 12, 0.1, step_parts, "frames"),
         stage("features", "keep the features of frames of all videos", 15, 0.1, of_videos(features.run_features),
               "end_to_end"),
         stage("frozen", "train output layers on the kept features", 90, 0.3, of_videos(features.run_frozen),
@@ -62,7 +65,7 @@ def stages(options: Options) -> list[Stage]:
               lambda run: million.run_scene_features(run, plan), "light_trunk"),
         stage("million", "train the output layer over all scenes", 135, 0.3, lambda run: million.run_million(run, plan),
               "scene_features"),
-        stage("million_steps", "what a step over all scenes takes", 10, 0.1, of_million_parts),
+        stage("million_steps", "what a step over all scenes takes", 10, 0.1, million_steps),
         stage("latency", "one query among all scenes", 5, 0.1, lambda run: answers.run_latency(run, plan), "million"),
         stage("model", "save the model that identifies, and ask it", 5, 0.05, of_videos(answers.run_model),
               "end_to_end"),
