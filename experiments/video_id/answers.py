@@ -1,6 +1,7 @@
 """Stages `latency` and `model`: one frame asked for its video, among 1.2 million and with the saved model."""
 
 import statistics
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ def run_latency(run: Run, plan: Plan) -> None:
         if run.records.done(**key) or candidates > len(rows):
             continue
         found = index.search(asked, 1, candidates=candidates, threads=run.options.threads).classes[:, 0]
-        timed = timed_runs(lambda x, k=candidates: index.search(x, 1, candidates=k, threads=1), asked, batch=1)
+        timed = timed_runs(partial(index.search, k=1, candidates=candidates, threads=1), asked, batch=1)
         run.records.write(
             **key, accuracy=float((found == labels).mean()), exact_accuracy=exact, us=timed.median,
             spread=timed.spread, pipeline=index.config.pipeline, classes=len(rows), features=index.features,

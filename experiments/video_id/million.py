@@ -159,13 +159,13 @@ def scene_features(run: Run) -> SceneFeatures:
     return SceneFeatures(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("train", "test", "test_labels")))
 
 
-def _opened(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.float16]:
+def _opened(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.float16]]:
     """Return the file to write into; it takes its name when it has its whole length."""
     if not path.exists():
         unfinished = path.with_suffix(".unfinished")
         np.lib.format.open_memmap(unfinished, "w+", np.float16, shape).flush()
         unfinished.rename(path)
-    opened: npt.NDArray[np.float16] = np.lib.format.open_memmap(path, "r+")
+    opened: np.memmap[Any, np.dtype[np.float16]] = np.lib.format.open_memmap(path, "r+")
     return opened
 
 

@@ -85,7 +85,7 @@ def rank_correlation(x: list[float], y: list[float]) -> float | None:
     middle = (len(x) - 1) / 2
     products = sum((p - middle) * (q - middle) for p, q in zip(a, b, strict=True))
     scale = sum((p - middle) ** 2 for p in a) * sum((q - middle) ** 2 for q in b)
-    return products / scale**0.5
+    return float(products / scale**0.5)
 
 
 def verdict_on_motion(series: list[Motion], head: str = "wta") -> str:

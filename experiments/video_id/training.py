@@ -108,7 +108,11 @@ def run_rates(run: Run, videos: Videos, plan: Plan) -> None:
             run.console.print(f"  {head}, rate {rate:g}, {plan.rate_steps} steps", highlight=False)
             try:
                 _, trained, _ = learn_network(run, videos, plan, head, rate, plan.rate_steps, points=1)
-                found = {"accuracy": trained.evaluations[-1]["accuracy"], "loss": trained.loss, "diverged": False}
+                found: dict[str, Any] = {
+                    "accuracy": trained.evaluations[-1]["accuracy"],
+                    "loss": trained.loss,
+                    "diverged": False,
+                }
             except DivergedError:
                 found = {"accuracy": 0.0, "loss": None, "diverged": True}
             run.records.write(**key, steps=plan.rate_steps, **found)
