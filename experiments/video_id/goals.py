@@ -1,14 +1,14 @@
 """What was to be shown, and whether the records show it; what is missed is said as plainly as what is reached."""
 
 from experiments.frame.records import Record, Records
-from experiments.frame.wording import number, percent, times
+from experiments.frame.wording import duration, number, percent, times
 from experiments.video_id.results import accuracy_at, by_head, curves, quickest_at
 
 Verdict = tuple[str, bool | None, str]  # what was to be shown, whether it is (None: not measured), the figures
 OTHERS = ("full", "hierarchical")
 AT_STEPS = (0.25, 0.5, 0.75, 1.0)
 NOT_YET = "not measured yet"
-STEP_GOALS = {"full": 0.25, "hierarchical": 2.0}  # our whole step at 120k, as a multiple of theirs
+STEP_GOALS = {"full": (0.25, "a quarter of"), "hierarchical": (2.0, "twice")}  # our whole step, beside theirs
 HEAD_GOAL, TRUNK_GOAL = 1 / 50, 1.3  # at 1.2M: our head's part of softmax's, our whole step of the trunk alone
 MEAN_GOAL, QUERY_GOAL = 0.95, 1000.0  # of the nearest mean's accuracy; µs
 
@@ -46,17 +46,18 @@ def ahead_by_time(learned: dict[str, list[Record]], other: str) -> Verdict:
         return goal, None, NOT_YET
     end = min(learned["candidate"][-1]["seconds"], learned[other][-1]["seconds"])
     ours, theirs = (accuracy_at(learned[head], "seconds", end) for head in ("candidate", other))
-    told = f"{percent(ours)} and {percent(theirs)} after {number(end / 3600)} h"
+    told = f"{percent(ours)} and {percent(theirs)} after {duration(end)}"
     return goal, ours >= theirs if even else ours > 1.1 * theirs, told
 
 
 def step_verdict(found: dict[str, Record], other: str) -> Verdict:
     """Return whether our whole step is short enough beside another layer's."""
-    goal = f"Whole step at most {times(STEP_GOALS[other])} of {other} softmax's"
+    most, said = STEP_GOALS[other]
+    goal = f"Whole step at most {said} {other} softmax's"
     if not {"candidate", other} <= set(found):
         return goal, None, NOT_YET
     ours, theirs = found["candidate"]["step_ms"], found[other]["step_ms"]
-    return goal, ours <= STEP_GOALS[other] * theirs, f"{number(ours)} ms and {number(theirs)} ms"
+    return goal, ours <= most * theirs, f"{number(ours)} ms and {number(theirs)} ms"
 
 
 def head_ms(record: Record) -> float:

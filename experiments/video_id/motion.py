@@ -27,7 +27,8 @@ from experiments.video_id.training import base_network, best_rate, heads_of
 from experiments.video_id.videos import Videos, evaluation_examples, fewer
 from experiments.vision.in_class_variance import in_class_variance
 from experiments.vision.learning import learn
-from manyclass.training.evaluation import TrunkAndHead
+from manyclass.training.evaluation import TrunkAndHead, evaluate
+from manyclass.training.metrics import Accuracy, Metrics
 
 STAGE = "motion"
 HEADS = ("full", "wta", "candidate")
@@ -77,8 +78,16 @@ class Kept:
 
     def tests(self) -> list[Batch]:
         """Return what is evaluated on."""
-        starts = range(0, len(self.test), CHUNK)
-        return [self.examples(self.test[at : at + CHUNK], self.test_labels[at : at + CHUNK]) for at in starts]
+        return self._in_chunks(self.test, self.test_labels)
+
+    def seen(self, count: int) -> list[Batch]:
+        """Return some of what was trained on: how well that is known says nothing of how far the halves lie apart."""
+        chosen = np.random.default_rng(0).permutation(len(self.labels))[:count]
+        return self._in_chunks(self.train[chosen], self.labels[chosen])
+
+    def _in_chunks(self, features: Halves, labels: Ids) -> list[Batch]:
+        starts = range(0, len(labels), CHUNK)
+        return [self.examples(features[at : at + CHUNK], labels[at : at + CHUNK]) for at in starts]
 
 
 def keep_features(run: Run, videos: Videos, trunk: nn.Module, plan: Plan) -> Kept:
@@ -114,7 +123,9 @@ def run_one_motion(run: Run, videos: Videos, trunk: nn.Module, motion: float, pl
             points=POINTS,
         )  # fmt: skip
         curve = [point["accuracy"] for point in trained.evaluations]
+        learned = evaluate(TrunkAndHead(nn.Identity(), layer), kept.seen(plan.series.tests), Metrics([Accuracy()]))
         run.records.write(
-            **key, kind="result", head=head, seed=seed, steps=trained.step, accuracy=curve[-1],
-            on_the_way=float(np.mean(curve)), curve=curve, classes=videos.classes, candidates=plan.series.candidates,
+            **key, kind="result", head=head, seed=seed, steps=trained.step, accuracy=curve[-1], curve=curve,
+            on_the_way=float(np.mean(curve)), seen=learned["accuracy"], classes=videos.classes,
+            candidates=plan.series.candidates,
         )  # fmt: skip

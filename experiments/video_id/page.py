@@ -216,13 +216,16 @@ def motion_section(records: Records, folder: Path) -> Section:
         f"layer must fall behind full softmax as it grows.\n\n{results.verdict_on_motion(series)}"
     )
     heads = [head for head in NAMES if all(head in one.accuracy for one in series)]
+    others = [head for head in heads if head != "full"]
     rows = [
         [f"{one.motion:g}", number(one.variance), *(percent(one.accuracy[head]) for head in heads),
-         *(percent(one.shares[head]) for head in heads if head != "full")]
+         *(percent(one.shares[head]) for head in others), *(percent(one.seen[head]) for head in others)]
         for one in series
     ]  # fmt: skip
-    kept = [f"{head}: of full softmax's on the way" for head in heads if head != "full"]
-    table = Table(["motion", "variance", *heads, *kept], rows, "", "r" * (2 + len(heads) + len(kept)))
+    groups = [("", 2), ("accuracy at the end", len(heads)), ("of full softmax's, on the way", len(others)),
+              ("of full softmax's, on frames trained on", len(others))]  # fmt: skip
+    columns = ["motion", "variance", *heads, *others, *others]
+    table = Table(columns, rows, "", "r" * len(columns), groups=groups)
     return Section(name, text, [figures.draw_motion(series, folder), table], short)
 
 

@@ -50,12 +50,17 @@ def accuracy_at(curve: list[Record], field: str, place: float) -> float:
 
 
 class Motion(NamedTuple):
-    """What was found at one camera motion; means over the seeds. shares: of full softmax's accuracy on the way."""
+    """What was found at one camera motion, by output layer; means over the seeds.
+
+    accuracy: on second halves, at the end. shares: of full softmax's accuracy on second halves, over all evaluations
+    on the way. seen: of full softmax's accuracy on frames that were trained on, at the end.
+    """
 
     motion: float
     variance: float
     accuracy: dict[str, float]
     shares: dict[str, float]
+    seen: dict[str, float]
 
 
 def motions(records: Records) -> list[Motion]:
@@ -63,13 +68,20 @@ def motions(records: Records) -> list[Motion]:
     found = []
     for variance in records.select(stage="motion", kind="variance"):
         runs = [run for run in records.select(stage="motion", kind="result") if run["motion"] == variance["motion"]]
-        heads = {run["head"] for run in runs}
-        way = {head: mean(run["on_the_way"] for run in runs if run["head"] == head) for head in heads}
-        ends = {head: mean(run["accuracy"] for run in runs if run["head"] == head) for head in heads}
+        ends, way, seen = (_means(runs, field) for field in ("accuracy", "on_the_way", "seen"))
         if way.get("full"):
-            shares = {head: value / way["full"] for head, value in way.items() if head != "full"}
-            found.append(Motion(variance["motion"], variance["mean"], ends, shares))
-    return sorted(found)
+            found.append(Motion(variance["motion"], variance["mean"], ends, _of_full(way), _of_full(seen)))
+    return sorted(found, key=lambda one: one.motion)
+
+
+def _means(runs: list[Record], field: str) -> dict[str, float]:
+    heads = {run["head"] for run in runs}
+    return {head: mean(run[field] for run in runs if run["head"] == head) for head in heads}
+
+
+def _of_full(values: dict[str, float]) -> dict[str, float]:
+    full = values.get("full") or float("nan")
+    return {head: value / full for head, value in values.items() if head != "full"}
 
 
 def rank_correlation(x: list[float], y: list[float]) -> float | None:

@@ -36,7 +36,7 @@ def test_rank_correlation() -> None:
      ([0.6, 0.5, 0.9, 0.4, 0.7], "not borne out"), ([0.9, 0.5], "Too few motions")],
 )  # fmt: skip
 def test_the_series_can_refute_the_paper(shares: list[float], verdict: str) -> None:
-    series = [Motion(place, 0.1 * place, {}, {"wta": share}) for place, share in enumerate(shares)]
+    series = [Motion(place, 0.1 * place, {}, {"wta": share}, {}) for place, share in enumerate(shares)]
     assert verdict in verdict_on_motion(series)
 
 
@@ -46,7 +46,7 @@ def test_motions_are_means_over_seeds_beside_full_softmax(records: Records) -> N
     for motion in (0.5, 2.0):
         for head, seed, way in (("full", 0, 0.4), ("full", 1, 0.6), ("wta", 0, 0.3), ("wta", 1, 0.1)):
             records.write(stage="motion", kind="result", motion=motion, head=head, seed=seed, on_the_way=way,
-                          accuracy=2 * way)  # fmt: skip
+                          accuracy=2 * way, seen=way)  # fmt: skip
     found = motions(records)
     assert [one.motion for one in found] == [0.5, 2.0]  # nothing was trained at 1.0
     assert found[0].shares == {"wta": pytest.approx(0.4)}
