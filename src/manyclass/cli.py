@@ -47,8 +47,9 @@ def identify(options: argparse.Namespace) -> int:
 
     from manyclass.errors import FileError
     from manyclass.identification import IdentificationModel
-    from manyclass.identification.pictures import listed_pictures
+    from manyclass.identification.pictures import listed_pictures, pillow
 
+    pillow()  # refuses what cannot work before anything is opened, and is in no picture's time
     images = listed_pictures(options.images)
     torch.set_num_threads(options.threads)
     started = time.perf_counter()

@@ -29,7 +29,7 @@ def read_square(picture: Any, side: int) -> Pixels:
 
     picture: a path, a picture of Pillow, or an array uint8 (height, width, 3).
     """
-    image = _pillow()
+    image = pillow()
     if isinstance(picture, np.ndarray):
         if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or not picture.size:
             raise InputTypeError(
@@ -69,7 +69,8 @@ def listed_pictures(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     return found
 
 
-def _pillow() -> ModuleType:
+def pillow() -> ModuleType:
+    """Return Pillow's module of pictures; the first time loads it."""
     try:
         import PIL.Image
     except ModuleNotFoundError:
