@@ -9,6 +9,7 @@ import torch
 import manyclass.torch as mct
 from experiments.frame.stages import Run
 from experiments.peers.timing import timed_runs
+from experiments.video_id.features import features_of
 from experiments.video_id.million import best_rows, million_checkpoint, million_head, scene_features
 from experiments.video_id.plan import Plan
 from experiments.video_id.training import base_network
@@ -63,20 +64,13 @@ def identification_model(run: Run, videos: Videos, plan: Plan) -> Identification
     random = np.random.default_rng(run.options.seed)
     ids = random.integers(0, videos.classes, min(SAMPLE, 4 * videos.classes))
     frames = random.integers(0, training_frames(videos), len(ids))
-    names = [videos.name(number) for number in range(videos.classes)]
+    queries = np.empty((len(ids), head.in_features), np.float32)
+    features_of(trunk, videos, ids, frames, queries)
     index = ClassIndex.build(
-        linear.weight.detach().numpy(), bias=linear.bias.detach().numpy(), queries=_inputs(trunk, videos, ids, frames),
-        optimize="single", names=names, threads=run.options.threads,
+        linear.weight.detach().numpy(), bias=linear.bias.detach().numpy(), queries=queries, optimize="single",
+        names=[videos.name(number) for number in range(videos.classes)], threads=run.options.threads,
     )  # fmt: skip
     return IdentificationModel(trunk, index, videos.side)
-
-
-@torch.inference_mode()
-def _inputs(trunk: torch.nn.Module, videos: Videos, ids: np.ndarray, frames: np.ndarray) -> np.ndarray:
-    from experiments.video_id.batches import CHUNK, frame_batch
-
-    parts = [frame_batch(videos, ids[at : at + CHUNK], frames[at : at + CHUNK])[0] for at in range(0, len(ids), CHUNK)]
-    return np.concatenate([trunk(part).numpy() for part in parts])
 
 
 def run_model(run: Run, videos: Videos, plan: Plan) -> None:

@@ -26,7 +26,12 @@ from manyclass.training.evaluation import TrunkAndHead
 from manyclass.training.progress import Show
 
 Halves = npt.NDArray[np.float16]
+Floats = npt.NDArray[np.float32]
 LARGEST_HALF = 65504.0
+
+
+def _silent(done: float, text: str) -> None:
+    """Show nothing."""
 
 
 def spread_frames(videos: Videos, count: int) -> Ids:
@@ -37,12 +42,18 @@ def spread_frames(videos: Videos, count: int) -> Ids:
 
 @torch.inference_mode()
 def features_of(
-    below: nn.Module, videos: Videos, ids: Ids, frames: Ids, into: Halves, show: Show, done: int = 0
+    network: nn.Module,
+    videos: Videos,
+    ids: Ids,
+    frames: Ids,
+    into: Halves | Floats,
+    show: Show = _silent,
+    done: int = 0,
 ) -> None:
-    """Write the features of these frames, in 16 bits; below: a network in evaluation mode."""
+    """Write what a network makes of these frames into an array of 16 or 32 bits; it is in evaluation mode."""
     for start in range(0, len(ids), CHUNK):
         pictures, _ = frame_batch(videos, ids[start : start + CHUNK], frames[start : start + CHUNK])
-        into[start : start + CHUNK] = below(pictures).clamp_(-LARGEST_HALF, LARGEST_HALF).half().numpy()
+        into[start : start + CHUNK] = network(pictures).clamp_(-LARGEST_HALF, LARGEST_HALF).numpy()
         show(done + start + len(pictures), "features")
 
 

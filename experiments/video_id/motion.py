@@ -24,7 +24,7 @@ from experiments.video_id.photographs import Photographs
 from experiments.video_id.plan import Plan
 from experiments.video_id.scenes import Scenes
 from experiments.video_id.training import base_network, best_rate, heads_of
-from experiments.video_id.videos import Videos, evaluation_examples, fewer
+from experiments.video_id.videos import Every, Videos, evaluation_examples, fewer
 from experiments.vision.in_class_variance import in_class_variance
 from experiments.vision.learning import learn
 from manyclass.training.evaluation import TrunkAndHead, evaluate
@@ -37,6 +37,9 @@ POINTS = 5
 
 def with_motion(videos: Videos, motion: float) -> Videos | None:
     """Return the same videos with a camera that moves so much; None where it is not ours to move."""
+    if isinstance(videos, Every):
+        moved = with_motion(videos.videos, motion)
+        return None if moved is None else replace(videos, videos=moved)
     return replace(videos, motion=motion) if isinstance(videos, Scenes | Photographs) else None
 
 

@@ -256,6 +256,9 @@ def test_fewer_videos_are_spread_over_all() -> None:
     torch.testing.assert_close(one, scenes.pictures(np.array([12]), np.array([1])))
     assert some.name(4) == "scene 12"
     assert fewer(scenes, 50) is scenes
+    moved = with_motion(some, 2.0)
+    assert moved is not None
+    assert not moved.pictures(np.array([4]), np.array([1])).equal(one)
 
 
 def test_the_contact_sheet_has_both_halves() -> None:
