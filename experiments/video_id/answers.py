@@ -20,7 +20,7 @@ from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead
 
 SHARE = 0.99  # of the exact accuracy
-SAMPLE = 4000  # training features that an index is fitted to
+SAMPLE, LEAST_SAMPLE = 4000, 256  # training features that an index is fitted to
 FRAMES = 32  # that the saved model is asked
 
 
@@ -62,7 +62,7 @@ def identification_model(run: Run, videos: Videos, plan: Plan) -> Identification
     assert isinstance(trunk, torch.nn.Sequential)
     linear = head.to_linear()
     random = np.random.default_rng(run.options.seed)
-    ids = random.integers(0, videos.classes, min(SAMPLE, 4 * videos.classes))
+    ids = random.integers(0, videos.classes, max(LEAST_SAMPLE, min(SAMPLE, 4 * videos.classes)))
     frames = random.integers(0, training_frames(videos), len(ids))
     queries = np.empty((len(ids), head.in_features), np.float32)
     features_of(trunk, videos, ids, frames, queries)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import tiny_video_id
 import torch
 from browser import assert_page_is_whole
+from PIL import Image
 from rich.console import Console
 from tiny_video_id import OPTIONS, PLAN
 
@@ -174,6 +176,27 @@ def test_a_page_of_nothing_says_so(tmp_path: Path) -> None:
 def test_an_output_layer_that_does_not_exist_is_refused() -> None:
     with pytest.raises(ConfigError, match="--head wtf: there is no such output layer"):
         EXPERIMENT.stages(Options(quick=True, heads=("wtf",)))
+
+
+def test_a_few_videos_of_ones_own_become_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "QUICK", replace(PLAN, steps=30))
+    for number in range(3):
+        (tmp_path / "films" / f"film {number}").mkdir(parents=True)
+        for place in range(8):
+            picture = np.full((20, 24, 3), 0, np.uint8)
+            picture[:, :, number] = 150 + 10 * place
+            Image.fromarray(picture).save(tmp_path / "films" / f"film {number}" / f"{place}.png")
+    options = replace(OPTIONS, data=tmp_path / "films")
+    run = Run(tmp_path / "out", options, Records(tmp_path / "out" / RECORDS), Console(quiet=True))
+    for stage in EXPERIMENT.stages(options):
+        if stage.name in (*tiny_video_id.TRAINING, "variance", "motion", "model"):
+            stage.run(run)
+    model = IdentificationModel.load(tmp_path / "out" / "model")
+    found = model.identify([tmp_path / "films" / "film 2" / "7.png"], k=10)[0]
+    assert sorted(match.name for match in found.matches) == ["film 0", "film 1", "film 2"]
+    assert sum(match.probability for match in found.matches) == pytest.approx(1, abs=1e-4)
+    assert run.records.done(stage="motion", kind="left_out")
+    assert "Left out: the camera of films cannot be moved" in redraw(EXPERIMENT, run.out).read_text(encoding="utf-8")
 
 
 # Killed and resumed
