@@ -78,6 +78,16 @@ def test_a_saved_model_answers_as_before(
     assert opened.classes == CLASSES
 
 
+def test_more_matches_than_candidates_may_be_asked_for(
+    model: IdentificationModel, pictures: np.ndarray[Any, Any]
+) -> None:
+    found = model.identify([pictures[0]], k=10 * CLASSES)[0].matches
+    assert sorted(match.number for match in found) == list(range(CLASSES))
+    assert len(model.identify([pictures[0]], k=2, candidates=2)[0].matches) == 2
+    with pytest.raises(InputError, match="k=3 is more than candidates=2"):
+        model.identify([pictures[0]], k=3, candidates=2)
+
+
 def test_every_picture_finds_itself(model: IdentificationModel, pictures: np.ndarray[Any, Any]) -> None:
     assert [one.matches[0].number for one in model.identify(list(pictures))] == list(range(CLASSES))
 

@@ -143,7 +143,9 @@ class IdentificationModel:
         read = time.perf_counter()
         features = self.features(pixels.float().div(255).unsqueeze(0))[0].numpy()
         seen = time.perf_counter()
-        best = self.index.search(features, min(k, self.classes), candidates=candidates, threads=threads)
+        k = min(check_count("k", k), self.classes)
+        scored = max(k, self.index.config.candidates) if candidates is None else candidates
+        best = self.index.search(features, k, candidates=scored, threads=threads)
         ended = time.perf_counter()
         found = [(int(number), float(value)) for number, value in zip(best.classes, best.log_probs, strict=True)]
         matches = [Match(self.name(number), number, float(np.exp(value))) for number, value in found if number >= 0]
