@@ -118,6 +118,7 @@ def test_a_save_that_fails_leaves_the_old_model(
         with pytest.raises(OSError, match="the disk is full"):
             model.save(folder)
     assert (folder / "model.json").read_bytes() == card
+    assert len(list(folder.iterdir())) == 3  # nothing of the new one is left
     assert IdentificationModel.load(folder).classes == CLASSES
 
 

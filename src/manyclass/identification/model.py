@@ -112,11 +112,16 @@ class IdentificationModel:
         target.mkdir(parents=True, exist_ok=True)
         token = secrets.token_hex(6)
         names = {"trunk": f"trunk-{token}.safetensors", "classes": f"classes-{token}.mc"}
-        save_trunk(target / names["trunk"], self.trunk)
-        self.index.save(target / names["classes"])
         card = {"kind": KIND, "version": VERSION, "side": self.side, **names}
-        with replacement(str(target / CARD)) as file:
-            write_all(file, json.dumps(card, indent=1).encode() + b"\n")
+        try:
+            save_trunk(target / names["trunk"], self.trunk)
+            self.index.save(target / names["classes"])
+            with replacement(str(target / CARD)) as file:
+                write_all(file, json.dumps(card, indent=1).encode() + b"\n")
+        except BaseException:
+            for name in names.values():
+                (target / name).unlink(missing_ok=True)
+            raise
         for old in [*target.glob("trunk-*.safetensors"), *target.glob("classes-*.mc")]:
             if old.name not in names.values():  # of the model before, or of a save that was killed
                 with contextlib.suppress(OSError):
