@@ -7,6 +7,7 @@ class mean on the same features.
 
 import json
 import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,9 +107,8 @@ class SceneFeatures:
 
     def tests(self) -> list[Batch]:
         """Return what is evaluated on."""
-        starts = range(0, len(self.test), CHUNK)
-        labels = torch.from_numpy(np.array(self.test_labels))
-        return [(self.queries()[at : at + CHUNK], labels[at : at + CHUNK]) for at in starts]
+        queries, labels = self.queries(), torch.from_numpy(np.array(self.test_labels))
+        return list(zip(queries.split(CHUNK), labels.split(CHUNK), strict=True))
 
     def queries(self) -> Tensor:
         """Return the features of all frames of evaluation."""
@@ -131,7 +131,8 @@ def run_scene_features(run: Run, plan: Plan) -> None:
     folder = run.cache / "scene_features"
     folder.mkdir(exist_ok=True)
     kept = _opened(folder / "train.npy", (scenes.classes, len(frames), width))
-    done = _done(folder)
+    network = fingerprint(trunk)
+    done = _done(folder, network)
     started = time.perf_counter()
     with run.progress(scenes.classes, "scenes") as show:
         for start in range(done["scenes"], scenes.classes, sizes.chunk):
@@ -140,7 +141,8 @@ def run_scene_features(run: Run, plan: Plan) -> None:
             part = kept[start:end].reshape(-1, width)
             features_of(trunk, scenes, ids, np.tile(frames, end - start), part)
             kept.flush()
-            _note(folder, end, done["seconds"] + time.perf_counter() - started)
+            spent = done["seconds"] + time.perf_counter() - started
+            _note(folder, {"scenes": end, "seconds": spent, "network": network})
             show(end, "")
     test_ids, test_frames = evaluation_examples(scenes, sizes.tests, run.options.seed)
     tests = np.empty((sizes.tests, width), np.float16)
@@ -149,7 +151,7 @@ def run_scene_features(run: Run, plan: Plan) -> None:
     np.save(folder / "test_labels.npy", test_ids)
     run.records.write(
         stage="scene_features", kind="result", classes=scenes.classes, frames=len(frames), features=width,
-        tests=sizes.tests, gigabytes=kept.nbytes / 1e9, seconds=_done(folder)["seconds"],
+        tests=sizes.tests, gigabytes=kept.nbytes / 1e9, seconds=_done(folder, network)["seconds"],
     )  # fmt: skip
 
 
@@ -169,15 +171,24 @@ def _opened(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, np.dtype[np.fl
     return opened
 
 
-def _done(folder: Path) -> dict[str, Any]:
+def fingerprint(network: nn.Module) -> int:
+    """Return a number that another network hardly has: features of another one are not gone on with."""
+    found = 0
+    for tensor in network.state_dict().values():
+        found = zlib.crc32(tensor.numpy().tobytes(), found)
+    return found
+
+
+def _done(folder: Path, network: int) -> dict[str, Any]:
+    """Return how far the features of this network have come."""
     path = folder / "done.json"
-    done: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {"scenes": 0, "seconds": 0.0}
-    return done
+    done: dict[str, Any] = json.loads(path.read_bytes()) if path.exists() else {}
+    return done if done.get("network") == network else {"scenes": 0, "seconds": 0.0}
 
 
-def _note(folder: Path, scenes: int, seconds: float) -> None:
+def _note(folder: Path, done: dict[str, Any]) -> None:
     with replacement(str((folder / "done.json").resolve())) as file:
-        write_all(file, json.dumps({"scenes": scenes, "seconds": seconds}).encode())
+        write_all(file, json.dumps(done).encode())
 
 
 # The output layer

@@ -57,7 +57,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
             if stage.name == "scene_features":
                 with pytest.raises(KilledError):
                     stage.run(run)
-                assert million._done(out / "cache" / "scene_features")["scenes"] == 200
+                network = million.fingerprint(million.light_trunk(run, PLAN))
+                assert million._done(out / "cache" / "scene_features", network)["scenes"] == 200
+                assert million._done(out / "cache" / "scene_features", network + 1)["scenes"] == 0
             stage.run(run)
         assert len(calls) == 4  # one chunk was left
         count = len(run.records.all())
