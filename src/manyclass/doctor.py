@@ -40,6 +40,7 @@ def library_needs() -> list[Need]:
         package("torch", "heads and training", "pip install 'manyclass[torch]'", optional=True),
         package("rich", "progress of a training run", "pip install 'manyclass[figures]'", optional=True),
         package("matplotlib", "the figure of `tune`", "pip install 'manyclass[figures]'", optional=True),
+        package("pillow", "pictures for `identify`", "pip install 'manyclass[identify]'", optional=True),
         package("ml_dtypes", "NumPy arrays of bfloat16", "pip install ml_dtypes", optional=True),
     ]
 
