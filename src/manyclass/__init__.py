@@ -12,6 +12,7 @@ from manyclass.errors import (
     InputError,
     InputTypeError,
     ManyclassError,
+    RankError,
 )
 from manyclass.index import ClassIndex
 from manyclass.quality import Quality
@@ -39,6 +40,7 @@ __all__ = [
     "InputTypeError",
     "ManyclassError",
     "Quality",
+    "RankError",
     "Report",
     "TopK",
     "Tuned",
