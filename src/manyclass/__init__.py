@@ -17,6 +17,7 @@ from manyclass.errors import (
 from manyclass.index import ClassIndex
 from manyclass.quality import Quality
 from manyclass.report import Report
+from manyclass.sharded_index import ShardedIndex
 from manyclass.tuning import Tuned, tune
 
 
@@ -42,6 +43,7 @@ __all__ = [
     "Quality",
     "RankError",
     "Report",
+    "ShardedIndex",
     "TopK",
     "Tuned",
     "backend_info",

@@ -16,10 +16,11 @@ from manyclass.torch import CandidateSoftmax, RowAdagrad, RowAdam, RowSGD, Shard
 CLASSES, FEATURES, INPUTS, STEPS = 61, 12, 7, 4
 SIZES = [(3, 5, 4), (4, 0, 2), (1, 6, 3), (5, 2, 1)]  # examples of each rank, step by step
 OPTIMIZERS = {"sgd": RowSGD, "adagrad": RowAdagrad, "adam": RowAdam}
-MINED: dict[str, Any] = {"mined_every": 1, "mined_examples": 3, "mined_candidates": 4, "tail": 9, "meter_every": 2}
+MINED: dict[str, Any] = {"mined_every": 1, "mined_examples": 3, "mined_candidates": 4, "tail": 9, "meter_every": 0}
 CASES: dict[str, dict[str, Any]] = {
     "default": {},
     "mined": MINED,
+    "metered": {**MINED, "meter_every": 2},
     "uniform tail": {**MINED, "tail_sampler": "uniform"},
     "counted tail": {**MINED, "tail_sampler": "counted"},
     "cosine": {**MINED, "normalize": True, "temperature": 0.2},
@@ -29,7 +30,6 @@ CASES: dict[str, dict[str, Any]] = {
     "no bias": {**MINED, "bias": False, "reduction": "sum"},
     "prior": {**MINED, "prior": torch.arange(1, CLASSES + 1)},
     "own": {"shared": False, "candidates": CLASSES, "tail": 5},
-    "own, few": {"shared": False, "candidates": 6, "tail": 5},
     "own, all": {"shared": False, "candidates": CLASSES, "tail": 0, "label_smoothing": 0.2},
 }
 

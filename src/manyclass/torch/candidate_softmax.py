@@ -34,7 +34,7 @@ from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.class_targets import Targets
 from manyclass.torch.head import Output, Reduction, checked_output, reshaped
 from manyclass.torch.head_index import HeadIndex
-from manyclass.torch.linear_conversion import FromLinear, linear_over
+from manyclass.torch.linear_conversion import FromLinear, folded, linear_over
 from manyclass.torch.mining import Mining
 from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.priors import PriorSetting
@@ -261,12 +261,10 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
         if self.input_mean is None and self.temperature == 1 and not len(self.removed):
             return super().to_linear()
-        bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
-        if self.input_mean is not None:
-            bias = bias - self.weight @ self.input_mean.to(self.weight.dtype)
-        shares = self.input_mean is None and self.temperature == 1
-        weight = self.weight if shares else nn.Parameter(self.weight / self.temperature)
-        return linear_over(weight, nn.Parameter((bias / self.temperature).index_fill(0, self.removed, -torch.inf)))
+        weight, bias = folded(self.weight, self.bias, self.input_mean, self.temperature)
+        bias = weight.new_zeros(self.num_classes) if bias is None else bias
+        weight = weight if weight is self.weight else nn.Parameter(weight)
+        return linear_over(weight, nn.Parameter(bias.index_fill(0, self.removed, -torch.inf)))
 
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:

@@ -1,42 +1,18 @@
-"""Which rank has the row of which class: dealt out like cards, class c to rank c % ranks as its row c // ranks.
-
-So frequent classes are spread evenly where ids are sorted by frequency, neighbours are on different ranks, ascending ids
-are ascending rows, and the rows of one rank are a strided slice of all: another number of ranks is another stride.
-"""
-
-import math
-from typing import NamedTuple
+"""The rows of a rank as tensors: which class ids are its own, and where it starts to learn from."""
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from manyclass._class_shares import ClassShares
 from manyclass._windows_and_signs import splitmix
 
 DRAWN_AT_ONCE = 1 << 20  # numbers
 
 
-class ClassShards(NamedTuple):
+class ClassShards(ClassShares):
     """The share of one rank in all classes."""
-
-    classes: int
-    rank: int
-    ranks: int
-
-    @property
-    def rows(self) -> int:
-        """How many classes this rank has."""
-        return self.rows_of(self.rank)
-
-    @property
-    def most_rows(self) -> int:
-        """How many classes any rank has at most."""
-        return self.rows_of(0)
-
-    def rows_of(self, rank: int) -> int:
-        """Return how many classes a rank has."""
-        return len(range(rank, self.classes, self.ranks))
 
     def here(self, ids: Tensor) -> Tensor:
         """Return which class ids, of any shape, are of this rank; negative ones (absent) are of none."""
@@ -53,14 +29,6 @@ class ClassShards(NamedTuple):
     def part(self, per_class: Tensor) -> Tensor:
         """Return what belongs to this rank's classes of something with an entry per class: a view."""
         return per_class[self.rank :: self.ranks]
-
-    def candidates_each(self, candidates: int) -> int:
-        """Return how many candidates every rank looks up where `candidates` of all classes are wanted.
-
-        The even share, and five standard deviations more, as classes are dealt out without looking at them.
-        """
-        share = candidates / self.ranks
-        return min(candidates, self.most_rows, candidates if self.ranks == 1 else math.ceil(share + 5 * share**0.5))
 
 
 def drawn_rows(shards: ClassShards, features: int, bound: float, seed: int, into: Tensor) -> None:

@@ -118,6 +118,11 @@ class Ranks:
 
         self.meet(kind, done)
 
+    def same_text(self, text: str) -> str:
+        """Return rank 0's text, which must be as long on all of them."""
+        told = self.all_gather(torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8), "a name")
+        return bytes(told[0].tolist()).decode()
+
     def all_gather(self, tensor: Tensor, doing: str) -> Tensor:
         """Return what every rank gave, (ranks, *shape); shapes and types must be equal."""
         given = tensor.detach().contiguous().reshape(-1).to(self._device)
@@ -132,7 +137,7 @@ class Ranks:
         padded = tensor.new_full((most, *tensor.shape[1:]), fill)
         padded[: len(tensor)] = tensor.detach()
         if not padded.numel():
-            return padded[:0]
+            return padded.new_empty((sum(counts), *tensor.shape[1:]))
         gathered = self.all_gather(padded, doing)
         return torch.cat([gathered[rank, :count] for rank, count in enumerate(counts)])
 

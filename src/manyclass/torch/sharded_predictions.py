@@ -63,10 +63,13 @@ class ShardedPredictions(CandidateSoftmax):
         counts, more = [size[0] for size in sizes], max(size[1] for size in sizes)
         with torch.autocast("cpu", enabled=False):
             x = self.prepared(self.ranks.gather_rows(flat, counts, "gathering inputs"))
-            found = self._best_here(x, min(k + more, self.num_classes), min(wanted + more, self.num_classes), normalizer)
+            found = self._best_here(
+                x, min(k + more, self.num_classes), min(wanted + more, self.num_classes), normalizer
+            )
             best = self._best(*self._received(counts, *found))
         if left_out is not None:
             best = without(best, left_out, k)
+        assert best.logits is not None
         best = TopK(classes=best.classes[:, :k], log_probs=best.log_probs[:, :k], logits=best.logits[:, :k])
         check_overflow(flat, best.log_probs)
         return reshaped(best, (*input.shape[:-1], k))

@@ -1,8 +1,8 @@
-"""CandidateSoftmax over several processes: every rank has a share of the classes, their index and their optimizer state.
+"""CandidateSoftmax over several processes: every rank has a share of the classes, their index, their optimizer state.
 
-Each rank gets the examples of all ranks, and makes the same choices from them (which classes a step computes, what is
-mined, what is remembered) by the same seed. It computes the chosen classes that are its own; what the ranks exchange
-beside the inputs is a few numbers per example, whatever the number of classes.
+Each rank gets the examples of all ranks, makes the same choices from them (sharded_choices.py), and computes the chosen
+classes that are its own. What the ranks exchange beside the inputs is a few numbers per example, whatever the number of
+classes.
 """
 
 from collections.abc import Sequence
@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, FileError, InputError, InputTypeError
-from manyclass.torch.approximation_meter import DEPTH, EXAMPLES, sampling_noise
 from manyclass.torch.class_shards import ClassShards, drawn_rows
 from manyclass.torch.class_targets import Targets
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import check_overflow
-from manyclass.torch.linear_conversion import linear_over
+from manyclass.torch.linear_conversion import folded, linear_over
 from manyclass.torch.ranks import Ranks, Said, check_left_out_of_ddp
+from manyclass.torch.sharded_choices import ShardedChoices
 from manyclass.torch.sharded_loss import (
     GatheredInputs,
     OwnExamples,
@@ -29,7 +29,6 @@ from manyclass.torch.sharded_loss import (
     own_terms,
     shared_terms,
 )
-from manyclass.torch.sharded_predictions import ShardedPredictions
 from manyclass.torch.step_classes import StepClasses
 
 TrunkGradients = Literal["averaged", "summed"]
@@ -44,7 +43,7 @@ class _Batch(NamedTuple):
     counted: Tensor
 
 
-class ShardedSoftmax(ShardedPredictions):
+class ShardedSoftmax(ShardedChoices):
     """A CandidateSoftmax whose rows are spread over the processes of torch.distributed.
 
     in_features, num_classes: sizes of the layer; classes of all ranks together. `weight` and `bias` have the rows of
@@ -61,6 +60,8 @@ class ShardedSoftmax(ShardedPredictions):
     many as it has, perhaps none. The loss is that of the whole batch, the same number on every rank (reduction="none":
     of the rank's own examples), and so `backward` is called on each.
     """
+
+    _rank_mark: Tensor
 
     def __init__(
         self,
@@ -91,7 +92,9 @@ class ShardedSoftmax(ShardedPredictions):
             same = {name.removeprefix("_"): int(getattr(self, name)) for name in AGREED}
             same |= {"mined_examples": mined.examples, "mined_every": mined.every}
             same |= {"mined_candidates": mined.candidates, "remembered": mined.remembered, "seed": seed}
-            return Said(same=same | {"meter_every": self.meter.every, "float64": int(self.weight.dtype == torch.float64)})
+            return Said(
+                same=same | {"meter_every": self.meter.every, "float64": int(self.weight.dtype == torch.float64)}
+            )
 
         ranks.meet("make a head", make)
         self.trunk_gradients = trunk_gradients
@@ -187,70 +190,6 @@ class ShardedSoftmax(ShardedPredictions):
         losses, _ = losses_over_ranks(self.ranks, terms, logistic)
         return losses, *local.pulled(terms.logits.detach(), self.shards.rows_for(targets.positives))
 
-    def _looked_up(self, x: Tensor, refresh: bool = False) -> Tensor:
-        """Return class ids: of all ranks, best first, where classes are shared; else those of this rank alone."""
-        if refresh:
-            self.index.refresh(self.weight, self.bias)
-        count = min(self._retrieved, self.num_classes)
-        each = min(count, self.shards.most_rows) if self.shared else self.shards.candidates_each(count)
-        with torch.no_grad():
-            found, logits = self._ranked_here(x, each)
-        if self.shared:
-            return self._best_of_all(logits, found, count)[1]
-        everywhere = self.ranks.all_gather(logits, "candidates").permute(1, 0, 2).flatten(1)
-        least = everywhere.topk(min(count, everywhere.shape[1]), 1).values[:, -1:]
-        return found.masked_fill(logits < least, -1)
-
-    def _best_of_all(self, values: Tensor, ids: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Return the `count` largest values of all ranks per example, and their ids; each gives equally many."""
-        values = self.ranks.all_gather(values, "candidates").permute(1, 0, 2).flatten(1)
-        ids = self.ranks.all_gather(ids, "candidates").permute(1, 0, 2).flatten(1)
-        values, order = values.sort(dim=1, descending=True, stable=True)
-        return values[:, :count], ids.gather(1, order)[:, :count]
-
-    def _largest_of_all(self, values: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-        """Return the largest values of all ranks, and their class ids. values: (examples, rows) of this rank."""
-        best = values.topk(min(depth, values.shape[1]), 1)
-        missing = (0, min(depth, self.shards.most_rows) - best.values.shape[1])
-        ids = F.pad(self.shards.ids_of(best.indices), missing, value=-1)
-        return self._best_of_all(F.pad(best.values, missing, value=-torch.inf), ids, depth)
-
-    def _total(self, log_part: Tensor) -> Tensor:
-        """Return the log of a sum over all ranks, of the logs of their parts."""
-        return self.ranks.all_gather(log_part, "a normaliser").logsumexp(0)
-
-    @torch.no_grad()
-    def _measured(self, x: Tensor, positives: Tensor) -> Tensor:
-        exact = self.layer.all_logits(x[:EXAMPLES])
-        total = self._total(exact.logsumexp(1))
-        probabilities = exact.sigmoid() if self.output == "logistic" else (exact - total[:, None]).exp()
-        rows = self.shards.rows_for(positives)
-        others = probabilities.index_fill(1, rows[rows >= 0], 0)
-        likeliest, ids = self._largest_of_all(others, self.mining.candidates)
-        there = ids >= 0
-        self.mining.note_noise(
-            sampling_noise(likeliest.masked_fill(~there, 0), self._chance(ids.clamp_min(0), positives))
-        )
-        return exact
-
-    @torch.no_grad()
-    def _note_step(
-        self, classes: StepClasses, positives: Tensor, distinct: Tensor, pull: Tensor, exact: Tensor | None
-    ) -> None:
-        if self.index.built is not None:
-            self.index.schedule.note_pull(distinct, pull)
-        if exact is not None:
-            seen = classes.without_tail(positives[: len(exact)])
-            seen = seen.masked_fill(~self.shards.here(seen), -1)
-            values, best = self._largest_of_all(exact, min(DEPTH, self.num_classes))
-            found = (best[:, :, None] == seen[:, None, :]).any(2)  # each by the rank that has it
-            found = self.ranks.all_gather(found.int(), "what was found").amax(0)[~values.isneginf()]
-            rows = self.shards.rows_for(seen)
-            inside = exact.gather(1, rows.clamp_min(0)).masked_fill(rows < 0, -torch.inf).logsumexp(1)
-            kept = self._total(inside) - self._total(exact.logsumexp(1))
-            self.meter.note(values.shape[1], found, kept, self.index.age())
-        self.meter.count(len(distinct), self.shards.rows)
-
     # The layer as a whole
 
     @classmethod
@@ -275,13 +214,9 @@ class ShardedSoftmax(ShardedPredictions):
         if self.normalize:
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
         self.ranks.meet("gather rows", Said)
-        weight = self._of_all_ranks(self.weight)
-        bias = weight.new_zeros(len(weight)) if self.bias is None else self._of_all_ranks(self.bias)
-        if self.input_mean is not None:
-            bias = bias - weight @ self.input_mean.to(weight.dtype)
-        plain = self.bias is None and self.input_mean is None
-        scaled = nn.Parameter(weight / self.temperature)
-        return linear_over(scaled, None if plain else nn.Parameter(bias / self.temperature))
+        bias = None if self.bias is None else self._of_all_ranks(self.bias)
+        weight, bias = folded(self._of_all_ranks(self.weight), bias, self.input_mean, self.temperature)
+        return linear_over(nn.Parameter(weight), None if bias is None else nn.Parameter(bias))
 
     def _of_all_ranks(self, rows: Tensor) -> Tensor:
         """Return the rows of all classes, by id."""
@@ -310,7 +245,7 @@ class ShardedSoftmax(ShardedPredictions):
         """Raise: classes of a sharded head stay as they are."""
         raise ConfigError("a sharded head cannot add or remove classes; make one with more classes and load its rows")
 
-    remove_classes = compact = add_classes  # type: ignore[assignment]
+    remove_classes = compact = add_classes
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, rank {self.ranks.rank} of {self.ranks.count} with {self.shards.rows} rows"
