@@ -65,7 +65,10 @@ def main() -> None:
         inputs = model["trunk"](x)
         found = model["head"].topk(inputs, 10)  # of all ranks' classes, for this rank's inputs
     right = (found.classes[:, 0] == y).float().mean().item()
-    print(f"rank {dist.get_rank()} has {len(model['head'].weight)} rows; {right:.0%} of its examples are right", flush=True)
+    print(
+        f"rank {dist.get_rank()} has {len(model['head'].weight)} rows; {right:.0%} of its examples are right",
+        flush=True,
+    )
 
     parts = mct.save_index_shards(options.folder / "index", model["head"])
     if dist.get_rank() == 0:  # serving: one process per part, or ShardedIndex.on_ray(parts) with one machine for each

@@ -1,5 +1,6 @@
 """What the tests of sharded heads share: real processes on gloo, and the one-process head on the batch of all ranks."""
 
+import multiprocessing
 import os
 import warnings
 from collections.abc import Callable
@@ -36,7 +37,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 def in_processes(work: Callable[..., None], ranks: int, folder: Path, *arguments: Any) -> list[Any]:
     """Run work(rank, folder, *arguments) on so many ranks and return what each has saved."""
-    torch.multiprocessing.spawn(_in_process, (work, ranks, str(folder), arguments), nprocs=ranks)
+    multiprocessing.set_forkserver_preload(["torch", "manyclass.torch"])  # imported once, for all processes to come
+    shared = (work, ranks, str(folder), arguments)
+    torch.multiprocessing.start_processes(_in_process, shared, nprocs=ranks, start_method="forkserver")
     return [torch.load(folder / f"{rank}") for rank in range(ranks)]
 
 

@@ -128,7 +128,7 @@ class Ranks:
         given = tensor.detach().contiguous().reshape(-1).to(self._device)
         gathered = given.new_empty(self.count * len(given))
         with self._reported(doing):
-            dist.all_gather_into_tensor(gathered, given, group=self.group)
+            dist.all_gather_single(gathered, given, group=self.group)
         return gathered.reshape(self.count, *tensor.shape).to(tensor.device)
 
     def gather_rows(self, tensor: Tensor, counts: list[int], doing: str, fill: float = 0) -> Tensor:
