@@ -49,6 +49,9 @@ def trained(rank: int, settings: dict[str, Any], optimizer: str = "sgd", several
     batches = [batch(step, rank, several) for step in range(STEPS)]
     losses, first = train(head, DistributedDataParallel(below), batches, optimizer)
     meter = {key: value for key, value in head.meter.report().items() if key in ("recall_at_10", "missed_mass")}
+    with torch.no_grad():
+        x, target = batch(0, rank, several)
+        losses.append(head.eval()(below.eval()(x), target).item())
     return {"before": before, "after": rows_of(head), "losses": losses, "first": first, "meter": meter,
             "mining": head.mining.settings()}  # fmt: skip
 
@@ -121,6 +124,9 @@ def compare(got: list[dict[str, Any]], settings: dict[str, Any], optimizer: str 
     """Assert that all ranks did what one process does with the batch of all."""
     head, below = one_process(got[0]["before"], **settings), trunk()
     losses, first = train(head, below, [together(step, len(got), several) for step in range(STEPS)], optimizer)
+    with torch.no_grad():
+        x, target = together(0, len(got), several)
+        losses.append(head.eval()(below(x), target).item())
     for of_rank in got:
         torch.testing.assert_close(of_rank["losses"], losses, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(of_rank["first"], first, rtol=1e-5, atol=1e-6)
