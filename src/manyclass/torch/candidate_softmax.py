@@ -263,7 +263,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             return super().to_linear()
         weight, bias = folded(self.weight, self.bias, self.input_mean, self.temperature)
         bias = weight.new_zeros(self.num_classes) if bias is None else bias
-        weight = weight if weight is self.weight else nn.Parameter(weight)
+        if self.input_mean is not None or self.temperature != 1:  # biases that would not follow if the rows moved
+            weight = nn.Parameter(weight.clone() if weight is self.weight else weight)
         return linear_over(weight, nn.Parameter(bias.index_fill(0, self.removed, -torch.inf)))
 
     @torch.compiler.disable
