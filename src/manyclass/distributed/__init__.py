@@ -5,8 +5,9 @@ Everything but the two engines is free of threads, processes and networks: shard
 replica or an engine needs them.
 """
 
+from manyclass.distributed.job import Job
 from manyclass.distributed.row_rules import ServerRule
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.staleness import Staleness
 
-__all__ = ["HeadSettings", "ServerRule", "Staleness"]
+__all__ = ["HeadSettings", "Job", "ServerRule", "Staleness"]

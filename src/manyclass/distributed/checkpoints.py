@@ -151,7 +151,8 @@ class JobFolder:
             )
         rule = ServerRule.from_json(meta["rule"])
         ledger = PushLedger.from_json(meta["ledger"])
-        rows = ShardRows(rule, meta["first"], version=meta["version"], ledger=ledger, **{"bias": None, **arrays})
+        parts: dict[str, Any] = {"bias": None, **arrays}
+        rows = ShardRows(rule, meta["first"], version=meta["version"], ledger=ledger, **parts)
         return rows.under(self.settings.rule)
 
     def _write_rows(self, number: int, rows: ShardRows) -> Path:

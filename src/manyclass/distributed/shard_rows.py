@@ -100,7 +100,7 @@ class ShardRows:
     def joined(parts: list["ShardRows"]) -> "ShardRows":
         """Return parts that follow each other as one; workers have to join anew before it takes their pushes."""
         ledger = PushLedger.after([part.ledger for part in parts])
-        whole = {
+        whole: dict[str, Any] = {
             name: np.concatenate([getattr(part, name) for part in parts])
             for name in ARRAYS
             if getattr(parts[0], name) is not None
@@ -112,4 +112,5 @@ class ShardRows:
         return {name: part for name in ARRAYS if (part := getattr(self, name)) is not None}
 
     def _with(self, change: Callable[[Floats], Floats], **others: Any) -> "ShardRows":
-        return replace(self, **{name: change(part) for name, part in self.arrays().items()}, **others)
+        changed: dict[str, Any] = {name: change(part) for name, part in self.arrays().items()}
+        return replace(self, **changed, **others)

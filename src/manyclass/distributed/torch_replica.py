@@ -24,14 +24,16 @@ class TorchReplica:
     def __init__(self, trunk: nn.Module, batches: Callable[[int], Batch]) -> None:
         self.trunk, self.batches = trunk.train(), batches
         self._values = {name: part.detach() for name, part in trunk.named_parameters()}
+        self._buffers = {name: part.detach() for name, part in trunk.named_buffers()}
 
     def forward(self, number: int) -> Forward:
         """Return batch number `number` after the trunk."""
         input, target = self.batches(number)
         leaves = {name: part.detach().requires_grad_() for name, part in self._values.items()}
-        torch.manual_seed(number)  # of dropout: a batch that is computed again is the same
+        buffers = {name: part.clone() for name, part in self._buffers.items()}  # the trunk writes into these
         with torch.enable_grad():
-            features = torch.func.functional_call(self.trunk, leaves, (input,))
+            features = torch.func.functional_call(self.trunk, {**leaves, **buffers}, (input,))
+        self._buffers = buffers
         if features.dim() != 2 or len(features) != len(target):
             raise InputError(
                 f"the trunk made {tuple(features.shape)} of {len(target)} examples; it has to make (examples, features)"
@@ -55,14 +57,11 @@ class TorchReplica:
         """Take over parameters, and buffers where there are any."""
         known = dict(self.trunk.named_parameters())
         self._values = {name: torch.from_numpy(part).to(known[name].dtype) for name, part in values.items()}
-        with torch.no_grad():
-            for name, buffer in self.trunk.named_buffers():
-                if name in buffers:
-                    buffer.copy_(torch.from_numpy(np.asarray(buffers[name])))
+        self._buffers |= {name: torch.from_numpy(np.asarray(part)) for name, part in buffers.items()}
 
     def buffers(self) -> Arrays:
-        """Return copies of the trunk's buffers."""
-        return {name: buffer.detach().numpy().copy() for name, buffer in self.trunk.named_buffers()}
+        """Return the trunk's buffers as the last batch left them."""
+        return {name: part.numpy() for name, part in self._buffers.items()}
 
 
 def trunk_arrays(trunk: nn.Module) -> tuple[dict[str, Floats], Arrays]:
