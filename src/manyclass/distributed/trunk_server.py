@@ -104,7 +104,7 @@ class TrunkServer:
             move_all(rule, self.values[name], self.states[name], np.ascontiguousarray(gradient, np.float32))
         for name, given in asked.buffers.items():
             if np.issubdtype(given.dtype, np.integer):
-                self.buffers[name] = np.maximum(self.buffers[name], given)
+                self.buffers[name] = np.asarray(np.maximum(self.buffers[name], given))
             else:
                 self.buffers[name] = self.buffers[name] + self.buffer_share * (given - self.buffers[name])
         self.ledger.note(asked.sender)
