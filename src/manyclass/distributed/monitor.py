@@ -1,4 +1,4 @@
-"""What a run looks like while it goes on: speed of every worker, staleness, bytes, load of the shards, age of tables."""
+"""What a run looks like while it goes on: speed of the workers, staleness, bytes, load of shards, age of tables."""
 
 import threading
 import time

@@ -1,6 +1,6 @@
 """How a job is run: on which engine, by how many, with which transport, and what is kept of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from manyclass._validation import check_count
@@ -29,7 +29,7 @@ class RunOptions:
     shards: int = 2
     workers: int = 2
     transport: str = "activations"
-    staleness: Staleness = Staleness()
+    staleness: Staleness = field(default_factory=Staleness)
     pipeline: int | None = None
     trunk_every: int = 1
     folder: Path | None = None

@@ -127,7 +127,8 @@ class ThreadsEngine:
             self.watch(self.summary())
 
     def _fence(self, fence: Fence) -> None:
-        for server in (*self.shards, self.trunk):
+        servers: list[ParameterShard | TrunkServer] = [*self.shards, self.trunk]
+        for server in servers:
             server.fence(fence.worker, fence.incarnation)
 
     def _accuracy(self) -> float:

@@ -56,8 +56,8 @@ class TorchReplica:
     def load(self, values: dict[str, Floats], buffers: Arrays) -> None:
         """Take over parameters, and buffers where there are any."""
         known = dict(self.trunk.named_parameters())
-        self._values = {name: torch.from_numpy(part).to(known[name].dtype) for name, part in values.items()}
-        self._buffers |= {name: torch.from_numpy(np.asarray(part)) for name, part in buffers.items()}
+        self._values = {name: torch.tensor(part, dtype=known[name].dtype) for name, part in values.items()}
+        self._buffers |= {name: torch.tensor(part) for name, part in buffers.items()}
 
     def buffers(self) -> Arrays:
         """Return the trunk's buffers as the last batch left them."""
@@ -74,6 +74,6 @@ def load_trunk(trunk: nn.Module, values: dict[str, Floats], buffers: dict[str, A
     """Write parameters and buffers of a server into a module."""
     with torch.no_grad():
         for name, part in trunk.named_parameters():
-            part.copy_(torch.from_numpy(values[name]))
+            part.copy_(torch.tensor(values[name]))
         for name, buffer in trunk.named_buffers():
-            buffer.copy_(torch.from_numpy(np.asarray(buffers[name])))
+            buffer.copy_(torch.tensor(buffers[name]))

@@ -5,7 +5,7 @@ returns a `StepOutcome`. Who makes the calls, and how long they take, is the eng
 """
 
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -78,6 +78,11 @@ class Transport(Protocol):
     def step(self, x: Floats, targets: Targets) -> Calls:
         """Compute the loss of activations x (examples, features), and move the classes' rows."""
         ...
+
+
+def with_x(message: Any, x: Floats | None) -> Any:
+    """Return a message with other activations: none, where they travel apart, or those that came."""
+    return replace(message, x=x)
 
 
 def carried_out(steps: Generator[list[Call], list[Any], T], make: Callable[[Call], Any]) -> T:
