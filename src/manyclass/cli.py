@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from manyclass.distributed.train_command import add_arguments, train
 from manyclass.doctor import examine
 
 
@@ -14,8 +15,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"manyclass {version('manyclass')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="say what is installed, what computes here, and what is missing for what")
-    parser.parse_args(arguments)
-    return examine(print)
+    add_arguments(commands.add_parser("train", help="train a job with many workers: on this machine, or on a cluster"))
+    chosen = parser.parse_args(arguments)
+    return train(chosen) if chosen.command == "train" else examine(print)
 
 
 if __name__ == "__main__":
