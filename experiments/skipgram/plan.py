@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from experiments.skipgram.corpus import CorpusSettings
+from experiments.skipgram.text.corpus import CorpusSettings
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,18 +5,19 @@ from functools import partial
 from experiments.datasets import wikipedia
 from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Run, Stage
-from experiments.skipgram import peer_packages, word_sets
 from experiments.skipgram import plan as plans
-from experiments.skipgram.documents import texts
-from experiments.skipgram.names import NAMES
-from experiments.skipgram.page import make_page
+from experiments.skipgram.evaluation import word_sets
+from experiments.skipgram.page.documents import texts
+from experiments.skipgram.page.names import NAMES
+from experiments.skipgram.page.page import make_page
+from experiments.skipgram.page.tables import results_table
+from experiments.skipgram.peers import packages
 from experiments.skipgram.plan import Plan
-from experiments.skipgram.tables import results_table
 
 
 def read_corpus(run: Run, plan: Plan) -> None:
     """Make the corpus, and record what it is and what the most frequent words alone would give."""
-    from experiments.skipgram.task import open_task
+    from experiments.skipgram.measuring.task import open_task
 
     if run.records.done(stage="corpus", kind="corpus"):
         return
@@ -34,14 +35,14 @@ def read_corpus(run: Run, plan: Plan) -> None:
 
 def train(head: str, plan: Plan, run: Run) -> None:
     """Train one output layer."""
-    from experiments.skipgram.head_stages import train_head
+    from experiments.skipgram.measuring.head_stages import train_head
 
     train_head(run, head, plan)
 
 
 def others(stage: str, plan: Plan, heads: list[str], run: Run) -> None:
     """Run one of the stages after the output layers; torch is loaded here, not by `report` and `doctor`."""
-    from experiments.skipgram import growth, head_stages, lookup_stage, peer_stage
+    from experiments.skipgram.measuring import growth, head_stages, lookup_stage, peer_stage
 
     calls = {
         "lookup": lambda: lookup_stage.ask_vectors(run, heads),
@@ -77,7 +78,7 @@ def stages(options: Options) -> list[Stage]:
 
 def needs() -> list[Need]:
     """Return the texts, the sets and the peers."""
-    return [*wikipedia.needs(), *word_sets.needs(), *peer_packages.needs()]
+    return [*wikipedia.needs(), *word_sets.needs(), *packages.needs()]
 
 
 EXPERIMENT = Experiment(

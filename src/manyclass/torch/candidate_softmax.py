@@ -77,11 +77,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int = 256. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
-    tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets are part of the sample, each
-        weighted by how rare it was among the last million (tail_and_targets.py). "uniform": only the draws stand for
-        the rest; "counted": half of them uniform, half as often as each class was among the last million targets;
-        "log_uniform", for classes numbered from the most frequent on; or a tensor of frequencies (num_classes,).
-        However they are drawn, the normaliser is estimated without bias.
+    tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
+        part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
+        only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
+        last million targets; "log_uniform", for classes numbered from the most frequent on; or a tensor of frequencies
+        (num_classes,). However they are drawn, the normaliser is estimated without bias.
+    targets_for_all: bool = True. With shared=True, the targets of a batch are computed for all its examples, each of
+        which learns what it is not. False: for their own example alone, and hard and random classes for all. Where
+        examples have many targets, as words have neighbours, that takes a fraction of the time.
     prior: where the bias starts: None (default), a number, counts, Prior(counts, examples) or "counted", see
         HeadWithPrior.
     normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
@@ -121,6 +124,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         remembered: int = 2,
         tail: int = 256,
         tail_sampler: str | Tensor = "batch",
+        targets_for_all: bool = True,
         prior: PriorSetting = None,
         normalize: bool = False,
         temperature: float = 1.0,
@@ -157,7 +161,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if candidates is None:
             candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
-        self.shared = bool(shared)
+        self.shared, self.targets_for_all = bool(shared), bool(targets_for_all)
         self.mining = Mining(
             examples=mined_examples, every=mined_every, candidates=mined_candidates, remembered=remembered
         )
@@ -176,7 +180,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             counts=self.target_counts,
             argument="tail_sampler",
         )
-        samples_targets = with_targets and self.shared and self.tail > 0
+        samples_targets = with_targets and self.shared and self.tail > 0 and self.targets_for_all
         self.tail_and_targets = TailAndTargets(self.num_classes) if samples_targets else None
         self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
@@ -431,7 +435,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         hard = self._mined(x, positives) if learning else self._looked_up(x)
         if learning and self.tail_and_targets is not None:
             return self.tail_and_targets.classes(hard, positives, self.tail, self.sampler)
-        return shared_classes(hard, positives, tail=self.tail, sampler=self._random_classes())
+        for_all = self.targets_for_all or not self.training
+        return shared_classes(hard, positives, tail=self.tail, sampler=self._random_classes(), targets_for_all=for_all)
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""

@@ -10,15 +10,17 @@ from layer_cases import quick_run
 from experiments.frame.page import write_page
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.skipgram import EXPERIMENT, head_stages, learning, peer_stage, plan
-from experiments.skipgram.ablations import ABLATIONS
-from experiments.skipgram.contestants import CONTESTANTS
-from experiments.skipgram.documents import texts
-from experiments.skipgram.names import NAMES, PEER_NAMES
-from experiments.skipgram.network import SkipGram
-from experiments.skipgram.page import make_page
-from experiments.skipgram.task import open_task
-from experiments.skipgram.vector_files import load_vectors
+from experiments.skipgram import EXPERIMENT, plan
+from experiments.skipgram.heads import learning
+from experiments.skipgram.heads.ablations import ABLATIONS
+from experiments.skipgram.heads.contestants import CONTESTANTS
+from experiments.skipgram.heads.network import SkipGram
+from experiments.skipgram.measuring import head_stages, peer_stage
+from experiments.skipgram.measuring.task import open_task
+from experiments.skipgram.page.documents import texts
+from experiments.skipgram.page.names import NAMES, PEER_NAMES
+from experiments.skipgram.page.page import make_page
+from experiments.skipgram.vectors.vector_files import load_vectors
 from manyclass.errors import ConfigError, FileError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
