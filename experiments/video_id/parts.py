@@ -67,14 +67,14 @@ def looking_at(head: mct.OutputHead) -> Iterator[tuple[Clock, Clock]]:
 
 def measure(network: TrunkAndHead, batches: Callable[[int], Batch], steps: int) -> dict[str, float]:
     """Return the mean milliseconds of each part of a step; the mean, because candidates are looked up now and then."""
-    warnings.simplefilter("ignore", mct.ApproximationWarning)
     trunk_optimizer, head_optimizer = (
         mct.RowSGD(part.parameters(), lr=RATE, momentum=MOMENTUM) for part in (network.trunk, network.head)
     )
     assert isinstance(network.head, mct.OutputHead)
     network.train()
     spent: list[list[float]] = []
-    with looking_at(network.head) as (find, refresh):
+    with looking_at(network.head) as (find, refresh), warnings.catch_warnings():
+        warnings.simplefilter("ignore", mct.ApproximationWarning)  # a quick run has few classes to choose from
         for step in range(WARM_UP + steps):
             marks = _marked_step(network, batches, step, trunk_optimizer, head_optimizer)
             got, forward, head, update, backward = (after - before for before, after in pairwise(marks))

@@ -55,11 +55,16 @@ def test_the_papers_settings_are_the_full_plan() -> None:
     assert QUICK.frames % 2 == FULL.frames % 2 == 0
 
 
+FEW = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")
+
+
+@FEW
 @pytest.mark.parametrize("head", sorted(HEADS))
 def test_every_head_is_made_also_for_fewer_classes_than_candidates(head: str) -> None:
     assert new_head(head, 16, 5, 3000)(torch.randn(4, 16), torch.arange(4)).isfinite()
 
 
+@FEW
 def test_a_clock_adds_up_and_the_index_gets_its_own_methods_back() -> None:
     clock = Clock()
     assert clock.around(lambda value: time.sleep(0.01) or value)(5) == 5
