@@ -186,10 +186,6 @@ def simulation_stages(options: Options, plan: Plan | None = None) -> list[Stage]
     return [
         options.stage(COSTS, "what the parts of a step cost here", 2, 0.5, partial(measure_costs, plan)),
         options.stage(VALIDATION, "real runs beside simulated ones", 8, 1, partial(validate, plan), COSTS),
-        options.stage(
-            LEARNING, "learning with many workers, in simulated time", 20, 1, partial(learn, plan), COSTS
-        ),
-        options.stage(
-            SCALE, "speed for very many classes, predicted", 20, 0.5, partial(scale, plan), COSTS
-        ),
+        options.stage(LEARNING, "learning with many workers, in simulated time", 20, 1, partial(learn, plan), COSTS),
+        options.stage(SCALE, "speed for very many classes, predicted", 20, 0.5, partial(scale, plan), COSTS),
     ]
