@@ -45,11 +45,19 @@ class SimulatedRun:
     sent: int = 0
     staleness: Counter[int] = field(default_factory=Counter)
     losses: list[float] = field(default_factory=list)
+    ends: list[float] = field(default_factory=list)  # when steps were finished
     busiest_shard: float = 0.0  # share of the time that it works
 
     @property
     def examples_per_second(self) -> float:
         return self.examples / max(self.seconds, 1e-12)
+
+    @property
+    def steady_examples_per_second(self) -> float:
+        """The speed of the middle half: neither the start, nor the end where some workers have nothing left."""
+        first, last = self.steps // 4, self.steps * 3 // 4
+        seconds = self.ends[last] - self.ends[first] if last > first else self.seconds
+        return (last - first or self.steps) * self.examples / self.steps / max(seconds, 1e-12)
 
     @property
     def mean_staleness(self) -> float:
@@ -247,3 +255,4 @@ class SimulatedCluster:
         run.sent += outcome.sent + outcome.received
         run.staleness.update(outcome.staleness)
         run.losses.append(outcome.loss)
+        run.ends.append(self.events.now)

@@ -40,14 +40,14 @@ class Plan:
     learning_shards: tuple[int, ...] = (4, 32)
     shards: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     classes: tuple[int, ...] = (1_000_000, 10_000_000, 100_000_000)
-    scale_steps: int = 12  # of each worker, where only time is simulated
+    scale_steps: int = 20  # of each worker, where only time is simulated
     draws: int = 3  # of costs and of chance: what error bars are made of
     small: bool = False  # a job of few classes, for tests
 
 
 FULL = Plan()
 QUICK = Plan(steps=150, repeats=10, real_runs=1, workers=(1, 4, 16), learning_shards=(4,), shards=(1, 8),
-             classes=(1_000_000, 100_000_000), scale_steps=6, draws=2)  # fmt: skip
+             classes=(1_000_000, 100_000_000), scale_steps=12, draws=2)  # fmt: skip
 
 
 def simulated_job(plan: Plan) -> Job:
