@@ -71,7 +71,12 @@ class RayRun:
         self.shards = [shard_class.remote(job.head, placement, number, options) for number in range(options.shards)]
         trunk_class = ray.remote(max_restarts=-1, num_cpus=0, max_concurrency=SERVING)(ray_servers.TrunkActor)
         self.trunk = trunk_class.remote(values, buffers, job.head, placement, job.trunk_rule, options)
-        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING)(ray_servers.CoordinatorActor)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )  # beside this process: without either, the run is over anyway
+        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING, scheduling_strategy=here)(
+            ray_servers.CoordinatorActor
+        )
         saved = None if manifest is None else manifest["coordinator"]
         self.coordinator = coordinator_class.remote(job.steps, options, self.folder.new_epoch(), saved)
         self.worker_class = worker_class
