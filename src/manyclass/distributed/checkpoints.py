@@ -1,6 +1,7 @@
 """The folder of a job: checkpoints of shards and trunk, their logs, and the manifest; each file is whole or not there.
 
     job.json                            what the job is, how far it is, and how many shards it has
+    starts                              how often it was started
     shard-2-of-8-000000001234.mc        rows, states and ledger of a shard after 1234 pushes; the newest two are kept
     shard-2-of-8-000000001234.log       with durability="log": the pushes since
     trunk-000000000777.mc               the trunk's server
@@ -84,6 +85,24 @@ class JobFolder:
             "bias": self.settings.bias,
             "placement_seed": self.placement.seed,
         }
+
+    def new_epoch(self) -> int:
+        """Return how often the job was started, this time included; on the disk before anybody joins.
+
+        A manifest may be older than the last incarnation that pushed: without this, one could be given out again.
+        """
+        path = self.path / "starts"
+        try:
+            epoch = int(path.read_text()) + 1
+        except FileNotFoundError:
+            epoch = 1
+        except ValueError as error:
+            raise CorruptFileError(
+                f"{path} is no number; write one that is larger than all before, say 1000"
+            ) from error
+        with replacement(os.path.realpath(path)) as file:
+            write_all(file, f"{epoch}\n".encode())
+        return epoch
 
     # Shards --------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ class RayEngine:
 
 
 class RayRun:
-    """One run on a cluster that is connected."""
+    """One run on a cluster that is connected. worker_class: what workers are, if not replicas of the job's trunk."""
 
     def __init__(
         self,
@@ -54,6 +54,7 @@ class RayRun:
         options: RunOptions,
         placement: Placement,
         watch: Callable[[Summary], None],
+        worker_class: type | None = None,
     ) -> None:
         from manyclass.distributed import ray_servers
         from manyclass.distributed.torch_replica import trunk_arrays
@@ -70,11 +71,19 @@ class RayRun:
         self.shards = [shard_class.remote(job.head, placement, number, options) for number in range(options.shards)]
         trunk_class = ray.remote(max_restarts=-1, num_cpus=0, max_concurrency=SERVING)(ray_servers.TrunkActor)
         self.trunk = trunk_class.remote(values, buffers, job.head, placement, job.trunk_rule, options)
-        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING)(ray_servers.CoordinatorActor)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )  # beside this process: without either, the run is over anyway
+        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING, scheduling_strategy=here)(
+            ray_servers.CoordinatorActor
+        )
         saved = None if manifest is None else manifest["coordinator"]
-        self.coordinator = coordinator_class.remote(job.steps, options, saved)
+        self.coordinator = coordinator_class.remote(job.steps, options, self.folder.new_epoch(), saved)
+        self.worker_class = worker_class
         self.workers: dict[Any, tuple[int, Any]] = {}  # by what stands for the end of their work
         self.failures: dict[int, int] = {}
+        self._fences: dict[int, Fence] = {}
+        self._processes: dict[int, int] = {}
         self._saving: list[Any] = []
         self._progress: dict[str, Any] = {}
 
@@ -117,7 +126,7 @@ class RayRun:
     def _start_worker(self, number: int) -> None:
         from manyclass.distributed.ray_worker import WorkerActor
 
-        made = self.ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(WorkerActor)
+        made = self.ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(self.worker_class or WorkerActor)
         worker = made.remote(number, self.text, self.placement, self.options)
         self.workers[worker.run.remote(self.coordinator, self.shards, self.trunk)] = number, worker
 
@@ -142,8 +151,9 @@ class RayRun:
         self._start_worker(number)
 
     def _fence(self, fences: list[Fence]) -> None:
-        """Tell all servers; nobody waits for one that is restarting, which a new incarnation puts right anyway."""
+        """Tell all servers; nobody waits for one that is restarting: it is told again when it is back."""
         for fence in fences:
+            self._fences[fence.worker] = fence
             for server in (*self.shards, self.trunk):
                 server.fence.remote(fence)
 
@@ -157,6 +167,12 @@ class RayRun:
                 reports.append(self.ray.get(answer))
             except self.ray.exceptions.RayError:
                 continue  # it is being restarted
+        for report in reports:
+            number, process = report["shard"], report["process"]
+            if self._processes.setdefault(number, process) != process:  # restarted: it may not know of these
+                self._processes[number] = process
+                for fence in self._fences.values():
+                    self.shards[number].fence.remote(fence)
         return dataclasses.replace(summary, shards=sorted(reports, key=lambda report: report["shard"]))
 
     def _save_beside(self) -> None:

@@ -1,5 +1,7 @@
 """What runs in Ray's actors beside workers: a shard, the trunk's server, the coordinator. No torch in any of them."""
 
+import os
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +47,7 @@ class ShardServer:
 
     def report(self) -> dict[str, Any]:
         """Return how the shard is doing."""
-        found = self.shard.report()
+        found = {**self.shard.report(), "host": socket.gethostname(), "process": os.getpid()}
         self.metrics.seen(found)
         return found
 
@@ -85,15 +87,17 @@ class TrunkActor:
 class CoordinatorActor:
     """The coordinator, and the place where reports of all workers come together."""
 
-    def __init__(self, batches: int, options: RunOptions, saved: dict[str, Any] | None) -> None:
-        self.coordinator = Coordinator(batches, staleness=options.staleness, lease=options.lease)
+    def __init__(self, batches: int, options: RunOptions, epoch: int, saved: dict[str, Any] | None) -> None:
+        self.coordinator = Coordinator(batches, staleness=options.staleness, lease=options.lease, epoch=epoch)
         if saved is not None:
             self.coordinator.restore(saved)
         self.monitor = Monitor()
         self.metrics = WorkerMetrics()
+        self._processes: dict[int, tuple[str, int]] = {}
 
-    def join(self, worker: int) -> int:
+    def join(self, worker: int, host: str, process: int) -> int:
         """Return the incarnation under which a worker is to push."""
+        self._processes[worker] = host, process
         incarnation = self.coordinator.join(worker, time.monotonic())
         self.monitor.started(worker)
         return incarnation
@@ -114,6 +118,10 @@ class CoordinatorActor:
         """Return batches finished, whether that is all, whose lease is over, and how the run is."""
         fences = self.coordinator.expire(time.monotonic())
         return self.coordinator.finished, self.coordinator.over, fences, self.monitor.summary()
+
+    def processes(self) -> dict[int, tuple[str, int]]:
+        """Return where each worker runs: host and process number."""
+        return dict(self._processes)
 
     def saved(self) -> dict[str, Any]:
         """Return what a manifest keeps."""

@@ -1,6 +1,8 @@
 """A worker in a Ray actor: it runs the text of the job, joins, and works until all is done or it is given up."""
 
 import contextlib
+import os
+import socket
 import time
 from typing import Any
 
@@ -34,7 +36,7 @@ class WorkerActor:
         caller = RayCaller(shards, trunk, self.options.deadline)
         while True:
             try:
-                self._run_as(ray.get(coordinator.join.remote(self.number)), coordinator, caller)
+                self._run_as(join(coordinator, self.number), coordinator, caller)
                 return caller.repeated
             except FencedError:  # given up while it slept: what it had under way is lost, and it starts anew
                 continue
@@ -76,6 +78,11 @@ class WorkerActor:
             except LOST:
                 if time.monotonic() > until:
                     raise
+
+
+def join(coordinator: Any, number: int) -> int:
+    """Return the incarnation under which this process is to push."""
+    return int(ray.get(coordinator.join.remote(number, socket.gethostname(), os.getpid())))
 
 
 def _without_arrays(report: StepReport) -> StepReport:
