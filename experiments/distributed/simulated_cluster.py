@@ -46,11 +46,13 @@ class SimulatedRun:
     staleness: Counter[int] = field(default_factory=Counter)
     losses: list[float] = field(default_factory=list)
     ends: list[float] = field(default_factory=list)  # when steps were finished
+    by_worker: dict[int, tuple[int, float]] = field(default_factory=dict)  # examples, and when the last were finished
     busiest_shard: float = 0.0  # share of the time that it works
 
     @property
     def examples_per_second(self) -> float:
-        return self.examples / max(self.seconds, 1e-12)
+        """The sum of the workers' speeds, each until its last step, as the monitor of a real run has them."""
+        return sum(examples / max(end, 1e-12) for examples, end in self.by_worker.values())
 
     @property
     def steady_examples_per_second(self) -> float:
@@ -125,7 +127,7 @@ class SimulatedWorker:
         if isinstance(found, StepReport):
             self.under_way -= 1
             self.finished.append(found.number)
-            self.cluster.note(found)
+            self.cluster.note(self.number, found)
         else:
             self._send(found)
 
@@ -248,7 +250,7 @@ class SimulatedCluster:
 
         transfer(events, link, card, server.card, wire_bytes(call.message), served)
 
-    def note(self, report: StepReport) -> None:
+    def note(self, worker: int, report: StepReport) -> None:
         """Take down a finished step."""
         run, outcome = self.run_so_far, report.outcome
         run.steps, run.examples = run.steps + 1, run.examples + report.examples
@@ -256,3 +258,4 @@ class SimulatedCluster:
         run.staleness.update(outcome.staleness)
         run.losses.append(outcome.loss)
         run.ends.append(self.events.now)
+        run.by_worker[worker] = run.by_worker.get(worker, (0, 0.0))[0] + report.examples, self.events.now

@@ -2,7 +2,6 @@
 
 import threading
 import time
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -134,7 +133,7 @@ def real(job: Job, workers: int, shards: int) -> Outcome:
     summary, last = result.summary, result.curve[-1]
     pushes = sum(summary.staleness.values())
     mean = sum(int(late) * count for late, count in summary.staleness.items()) / max(1, pushes)
-    rate = summary.examples / last.seconds
+    rate = sum(summary.workers.values())
     return Outcome(rate, mean, quantile(summary.staleness, 0.95), last.accuracy, 0.0, summary.bytes_per_step)
 
 
@@ -143,10 +142,9 @@ def slowdown_of_two(job: Job, shards: int) -> tuple[float, float]:
 
     Two whole runs at the same time, in two threads of this process: what they share is the machine and Python.
     """
-    short = replace(job, test=lambda: job.test() if job.test else [])
 
     def timed(count: int) -> float:
-        threads = [threading.Thread(target=real, args=(short, 1, shards)) for _ in range(count)]
+        threads = [threading.Thread(target=real, args=(job, 1, shards)) for _ in range(count)]
         started = time.perf_counter()
         for thread in threads:
             thread.start()
@@ -155,7 +153,7 @@ def slowdown_of_two(job: Job, shards: int) -> tuple[float, float]:
         return time.perf_counter() - started
 
     timed(1)  # warms up
-    alone = real(short, 1, shards)
+    alone = real(job, 1, shards)
     once, twice = timed(1), timed(2)
     examples = len(job.batches(0)[1])
     return examples / alone.examples_per_second, max(1.0, twice / once)

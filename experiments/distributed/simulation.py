@@ -19,6 +19,7 @@ from experiments.distributed.simulated_jobs import (
 )
 from experiments.distributed.simulated_time import Link
 from experiments.distributed.step_costs import Costs, measured
+from experiments.distributed.task import TaskSizes
 from experiments.frame.stages import Options, Run, Stage
 from manyclass.distributed.job import Job
 from manyclass.distributed.settings import HeadSettings
@@ -31,7 +32,9 @@ COSTS, VALIDATION, LEARNING, SCALE = (f"simulation_{part}" for part in ("costs",
 class Plan:
     """Sizes of the simulation."""
 
+    task_classes: int = 20_000
     steps: int = 600  # batches of a training run
+    tests: int = 2000  # examples to evaluate on
     repeats: int = 40  # of each timing
     real_workers: tuple[int, ...] = (1, 2, 4)
     real_shards: int = 2
@@ -42,27 +45,18 @@ class Plan:
     classes: tuple[int, ...] = (1_000_000, 10_000_000, 100_000_000)
     scale_steps: int = 20  # of each worker, where only time is simulated
     draws: int = 3  # of costs and of chance: what error bars are made of
-    small: bool = False  # a job of few classes, for tests
 
 
 FULL = Plan()
-QUICK = Plan(steps=150, repeats=10, real_runs=1, workers=(1, 4, 16), learning_shards=(4,), shards=(1, 8),
-             classes=(1_000_000, 100_000_000), scale_steps=12, draws=2)  # fmt: skip
+QUICK = Plan(
+    task_classes=5_000, steps=150, tests=1000, repeats=10, real_runs=1, workers=(1, 4, 16), learning_shards=(4,),
+    shards=(1, 8), classes=(1_000_000, 100_000_000), scale_steps=12, draws=2,
+)  # fmt: skip
 
 
 def simulated_job(plan: Plan) -> Job:
-    """Return the job that is simulated: the demo's task, 20,000 classes."""
-    from manyclass.distributed.quick_job import job
-
-    made = job(quick=True)
-    head = replace(made.head, classes=2_000) if plan.small else made.head
-    batches = (lambda number: _fewer(made.batches(number))) if plan.small else made.batches
-    test = (lambda: [_fewer(batch) for batch in made.test()]) if plan.small and made.test else made.test
-    return replace(made, head=head, batches=batches, test=test, steps=plan.steps, learned=None)
-
-
-def _fewer(batch: tuple[Any, Any]) -> tuple[Any, Any]:
-    return batch[0], batch[1] % 2_000
+    """Return the job that is simulated: the one that the other stages train."""
+    return TaskSizes(classes=plan.task_classes, steps=plan.steps, tests=plan.tests).job()
 
 
 def measure_costs(plan: Plan, run: Run) -> None:

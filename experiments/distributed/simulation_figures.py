@@ -169,7 +169,7 @@ def draw_learning(records: Records, folder: Path) -> Figure:
     in_percent(other.yaxis)
     draw_bands(other, right, title="accuracy after as many examples (prediction)", ylabel="accuracy", ylim=(0, None))
     caption = (
-        "The job of `manyclass train --quick`, trained in simulated time: every gradient is computed "
+        "The demo's task, trained in simulated time by so many workers: every gradient is computed "
         "from rows and trunk as old as they would be."
     )
     return Figure("simulation_learning", save(figure, folder, "simulation_learning"), caption,

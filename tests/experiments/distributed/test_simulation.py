@@ -119,7 +119,7 @@ def test_the_same_seed_gives_the_same_bits() -> None:
 
 
 def test_learning_in_simulated_time_gives_the_same_bits_and_depends_on_who_is_late() -> None:
-    job = simulated_job(Plan(steps=12, small=True))
+    job = simulated_job(Plan(steps=12, task_classes=1000, tests=200))
     found = [
         simulated(job, cluster(workers, 2, seed, 0.3), COSTS) for workers, seed in ((3, 1), (3, 1), (3, 2), (1, 1))
     ]
@@ -166,7 +166,7 @@ def test_quantiles_of_staleness() -> None:
 
 def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
     plan = Plan(steps=12, repeats=3, real_workers=(1, 2), real_runs=1, workers=(1, 3), learning_shards=(2,),
-                shards=(1, 2), classes=(1_000_000,), scale_steps=2, draws=2, small=True)  # fmt: skip
+                shards=(1, 2), classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200)  # fmt: skip
     records = Records(tmp_path / "records.jsonl")
     assert "Not measured yet" in simulation_section(records, tmp_path / "figures").text
     run = Run(tmp_path, Options(quick=True), records, Console(quiet=True))
