@@ -12,7 +12,7 @@ from manyclass.distributed.coordinator import Fence
 from manyclass.distributed.job import Job, JobText
 from manyclass.distributed.monitor import Summary
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.ray_session import ray_session
+from manyclass.distributed.ray_session import check_reachable, check_version, ray_session
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import Point, RunResult
 from manyclass.errors import ConfigError, ManyclassError
@@ -31,6 +31,9 @@ class RayEngine:
         if options.folder is None and options.address is not None:
             raise ConfigError("a cluster needs --folder, on storage that all of its machines see: a shard that is "
                               "restarted elsewhere takes its checkpoint from there")  # fmt: skip
+        check_version()
+        if options.address is not None:
+            check_reachable(options.address)
         self.text, self.job, self.options, self.watch = text, job, options, watch
         self.placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
 
