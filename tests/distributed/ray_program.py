@@ -14,6 +14,7 @@ from torch import nn
 from manyclass.distributed import HeadSettings, Job, ServerRule
 from manyclass.distributed.quick_job import Pictures
 
+OURS = re.compile(r"^(ray_manyclass_\w+?)(?:_total|_bucket|_count|_sum)?\{", re.MULTILINE)
 RULE = ServerRule(lr=0.3, momentum=0.9)
 
 
@@ -55,9 +56,7 @@ def scraped(port: int) -> set[str]:
     """Return the names of our metrics at Ray's exporter; they come a while after they are counted."""
     for _ in range(40):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            names = set(
-                re.findall(r"^(ray_manyclass_\w+?)(?:_total|_bucket|_count|_sum)?\{", answer.read().decode(), re.M)
-            )
+            names = set(OURS.findall(answer.read().decode()))
         if len(names) >= 4:
             break
         time.sleep(0.5)

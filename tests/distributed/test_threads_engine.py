@@ -188,7 +188,7 @@ def test_another_version_of_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
     from manyclass.distributed import ray_session
 
     monkeypatch.setattr(ray_session, "version_of_ray", lambda: "2.9.3")
-    with pytest.raises(ConfigError, match="ray 2.9.3 is installed; this engine runs with 2.52 or later, below 3"):
+    with pytest.raises(ConfigError, match=r"ray 2\.9\.3 is installed; this engine runs with 2\.52 or later, below 3"):
         ray_session.check_version()
 
 

@@ -112,7 +112,8 @@ class RayRun:
         every, next_save = self.options.evaluate_every, time.monotonic() + self.options.checkpoint_every
         due = every or 0
         while True:
-            ended, _ = self.ray.wait(list(self.workers), num_returns=1, timeout=LOOK_EVERY)
+            time.sleep(0 if self.workers else LOOK_EVERY)
+            ended, _ = self.ray.wait(list(self.workers), timeout=LOOK_EVERY) if self.workers else ([], None)
             for end in ended:
                 self._worker_ended(end)
             finished, over, fences, summary = self.ask(self.coordinator.look)
