@@ -101,14 +101,14 @@ def _live(plan: ChaosPlan, settings: HeadSettings, placement: Placement, folder:
 
         def look(summary: Any) -> None:
             processes["shard"] = [report["process"] for report in summary.shards]
-            known = ray.get(run.coordinator.processes.remote())
+            known = run.ask(run.coordinator.processes)
             processes["worker"] = [process for _, process in known.values()]
-            saved = ray.get(run.coordinator.saved.remote())
+            saved = run.ask(run.coordinator.saved)
             if life + 1 < plan.lives and saved["done_through"] + len(saved["done"]) >= enough:
                 raise _ClusterKilledError
 
         run.watch = look
-        with nemesis:
+        with nemesis:  # a fault may hit at any time from here on
             try:
                 run.finish()
             except _ClusterKilledError:
@@ -150,7 +150,7 @@ def _several_nodes(plan: ChaosPlan) -> Iterator[tuple[Any, dict[str, Any]]]:
     import ray
     from ray.cluster_utils import Cluster
 
-    places = {"num_cpus": plan.shards + plan.workers + 2, "object_store_memory": 150 << 20}
+    places: dict[str, Any] = {"num_cpus": plan.shards + plan.workers + 2, "object_store_memory": 150 << 20}
     cluster = Cluster(initialize_head=True, head_node_args={"include_dashboard": False, **places, "num_cpus": 1})
     nodes = [cluster.add_node(**places) for _ in range(plan.nodes)]
     ray.init(address=cluster.address, log_to_driver=False, logging_level=logging.ERROR)

@@ -6,16 +6,14 @@ import time
 from typing import Any
 
 import numpy as np
-import ray
 
 from experiments.distributed.counter_ledger import FEATURES, PER_PUSH, SHARED
-from manyclass.distributed.coordinator import Assignment
 from manyclass.distributed.job import JobText
 from manyclass.distributed.messages import Push
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.push_ledger import FencedError
-from manyclass.distributed.ray_caller import LOST, RayCaller, UnavailableError
-from manyclass.distributed.ray_worker import join
+from manyclass.distributed.ray_caller import RayCaller, UnavailableError
+from manyclass.distributed.ray_worker import dealt, join
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.transport import Call, Identity
 
@@ -36,7 +34,7 @@ class CounterWorker:
         caller = RayCaller(shards, trunk, self.options.deadline)
         while True:
             try:
-                self._push_all(join(coordinator, self.number), coordinator, caller)
+                self._push_all(join(coordinator, self.number, self.options.deadline), coordinator, caller)
                 return caller.repeated
             except FencedError:
                 continue
@@ -47,12 +45,12 @@ class CounterWorker:
         claimed: list[int] = []
         with open(self.ledgers / f"{self.number}-{incarnation}.jsonl", "a", buffering=1) as ledger:
             while True:
-                dealt = self._asked(coordinator, incarnation, finished)
-                if dealt.stop:
+                found = dealt(coordinator, identity, finished, [], [], self.options.deadline)
+                if found.stop:
                     return
                 finished = []
-                time.sleep(dealt.wait)
-                for number in dealt.numbers:
+                time.sleep(found.wait)
+                for number in found.numbers:
                     claimed = claimed or self._claimed()
                     if self._push(identity, claimed.pop(), generator, caller, ledger):
                         finished.append(number)
@@ -70,17 +68,6 @@ class CounterWorker:
             return False  # in doubt for ever: the next one gets a row of its own
         ledger.write(json.dumps({"row": row, "shard": shard, "acknowledged": time.time()}) + "\n")
         return True
-
-    def _asked(self, coordinator: Any, incarnation: int, finished: list[int]) -> Assignment:
-        while True:
-            try:
-                asked = coordinator.next.remote(self.number, incarnation, finished, [])
-                dealt: Assignment = ray.get(asked, timeout=self.options.deadline)
-                return dealt
-            except ray.exceptions.RayTaskError as error:
-                raise getattr(error, "cause", None) or error from None
-            except LOST:
-                time.sleep(0.1)
 
     def _claimed(self) -> list[int]:
         """Return numbers of own rows that nobody else gets: a file that only one can create stands for each block."""

@@ -3,14 +3,17 @@
 import os
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from experiments.distributed.task import TaskSizes
 from experiments.frame.stages import Run
+from manyclass.distributed.monitor import Summary
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import RunResult
+from manyclass.training.progress import Show
 
 ROOT = Path(__file__).parents[2]
 
@@ -59,7 +62,7 @@ def by_threads(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] 
             job = replace(sizes, seed=seed).job()
             options = RunOptions(workers=count, transport=transport, evaluate_every=None)
             with run.progress(job.steps, "batches") as show:
-                result = ThreadsEngine(job, options, lambda summary, show=show: show(summary.steps, "")).run()
+                result = ThreadsEngine(job, options, _shown_by(show)).run()
             _record(run, "threads", result, sizes, workers=count, transport=transport, seed=seed)
 
 
@@ -75,8 +78,12 @@ def by_ray(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] = (1
             text = replace(sizes, seed=seed).text()
             with run.progress(sizes.steps, "batches") as show:
                 result = RayEngine(text, text.job(), RunOptions(workers=count),
-                                   lambda summary, show=show: show(summary.steps, "")).run()  # fmt: skip
+                                   _shown_by(show)).run()  # fmt: skip
             _record(run, "ray", result, sizes, workers=count, transport="activations", seed=seed)
+
+
+def _shown_by(show: Show) -> Callable[[Summary], None]:
+    return lambda summary: show(summary.steps, "")
 
 
 def _record(run: Run, engine: str, result: RunResult, sizes: TaskSizes, **fields: Any) -> None:

@@ -53,6 +53,8 @@ class Nemesis:
         while not self._over.wait(self.random.uniform(0.5, 1.5) * self.every) and not self.finished:
             weights = KINDS | {name: weight for name, (weight, _) in self.others.items()}
             kind = self.random.choices(list(weights), list(weights.values()))[0]
+            if kind in self.others:
+                self.shard_kills.append(time.time())  # whatever it kills, a shard may be among it
             if self.others[kind][1]() if kind in self.others else self._strike(kind):
                 self.done[kind] += 1
 

@@ -136,7 +136,8 @@ def _traffic(records: Records, folder: Path) -> Section:
             points = sorted((record["shards"], record["bytes"] / 1e6) for record in found
                             if record["batch"] == batch and record["transport"] == kind)  # fmt: skip
             if points:
-                lines.append(Line(kind, *zip(*points, strict=True), series_style(position) | {"marker": "o"}))
+                counts, sizes = [point[0] for point in points], [point[1] for point in points]
+                lines.append(Line(kind, counts, sizes, series_style(position) | {"marker": "o"}))
         axis.set_yscale("log")
         in_plain_numbers(axis.yaxis)
         draw_lines(axis, lines, xlabel="shards", ylabel="MB per step", title=f"batch of {batch}", xlim=(0, None))
@@ -154,9 +155,14 @@ def _faults(records: Records, folder: Path) -> Section:
         figure, (axis,) = canvas(1, width=9, height=4.2)
         in_percent(axis.yaxis)
         in_plain_numbers(axis.xaxis)
-        lines = [Line({"calm": "undisturbed", "faults": "with faults"}[record["run"]],
-                      *zip((0, 0.0), *record["curve"], strict=True), series_style(position) | {"marker": "o"})
-                 for position, record in enumerate(curves)]  # fmt: skip
+        lines = []
+        for position, record in enumerate(curves):
+            name = {"calm": "undisturbed", "faults": "with faults"}[record["run"]]
+            examples, accuracies = (
+                [0, *(at for at, _ in record["curve"])],
+                [0.0, *(found for _, found in record["curve"])],
+            )
+            lines.append(Line(name, examples, accuracies, series_style(position) | {"marker": "o"}))
         draw_lines(axis, lines, xlabel="examples", ylabel="accuracy", xlim=(0, None), ylim=(0, None))
         faults = sum(count for record in curves for count in record["done"].values())
         caption = f"Accuracy against examples on Ray with 2 workers, undisturbed and with {faults} faults."

@@ -93,7 +93,7 @@ def learning_through_faults(sizes: TaskSizes, faults: int, run: Run) -> None:
                                  evaluate_every=max(1, sizes.steps // 10))  # fmt: skip
             engine = RayEngine(text, text.job(), options, seen)
             wanted = faults if kind == "faults" else 0
-            nemesis = Nemesis(lambda processes=processes: processes, every=6.0, faults=wanted, seed=1)
+            nemesis = Nemesis(processes.copy, every=6.0, faults=wanted, seed=1)
             with nemesis:
                 result = engine.run()
         run.records.write(

@@ -54,6 +54,10 @@ class JobFolder:
                    "coordinator": coordinator}  # fmt: skip
         with replacement(os.path.realpath(self.path / MANIFEST)) as file:
             write_all(file, json.dumps(content, indent=1).encode() + b"\n")
+        self._remove_other_shards()
+
+    def _remove_other_shards(self) -> None:
+        """Remove files of other numbers of shards: they are older than the manifest."""
         for path in self.path.iterdir():
             match = re.fullmatch(r"shard-\d+-of-(\d+)-\d+\.(mc|log)", path.name)
             if match and int(match[1]) != self.placement.shards:
@@ -102,6 +106,9 @@ class JobFolder:
             ) from error
         with replacement(os.path.realpath(path)) as file:
             write_all(file, f"{epoch}\n".encode())
+        manifest = self.manifest()
+        if manifest is not None and manifest["shards"] == self.placement.shards:
+            self._remove_other_shards()  # of a run with others that never got as far as its manifest
         return epoch
 
     # Shards --------------------------------------------------------------------------------
@@ -111,8 +118,8 @@ class JobFolder:
         rows = self.load_rows(number)
         shard = ParameterShard(self.settings, self.placement, number, rows=rows, **parts)
         if durability == "log":
-            if rows is None:  # a log follows a checkpoint: the first rows are one
-                self._write_rows(number, shard.rows)
+            if not self._saved(f"shard-{number}-of-{self.placement.shards}", "mc"):
+                self._write_rows(number, shard.rows)  # a log follows a checkpoint: first rows, or those of other shards
             shard.log = self._new_log(number, shard.rows.version)
         return shard
 

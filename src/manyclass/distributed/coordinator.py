@@ -86,15 +86,24 @@ class Coordinator:
             self._members[worker] = _Member(incarnation, now, clock)
             return incarnation
 
-    def next(self, worker: int, incarnation: int, finished: list[int], now: float) -> Assignment:
-        """Take note of finished batches and return what to do next. FencedError: the worker was given up."""
+    def next(
+        self, worker: int, incarnation: int, finished: list[int], now: float, holding: list[int] | None = None
+    ) -> Assignment:
+        """Take note of finished batches and return what to do next. FencedError: the worker was given up.
+
+        holding: what the worker has to do still; what it was dealt and does not hold, an answer that got lost, is dealt
+        out again. None: answers do not get lost.
+        """
         with self._lock:
             member = self._members.get(worker)
             if member is None or member.incarnation != incarnation:
                 raise FencedError(f"worker {worker}, incarnation {incarnation}, was given up; join again")
             member.heard = now
-            member.clock += len(finished)
+            member.clock += len(member.working_on & set(finished))
             member.working_on -= set(finished)
+            if holding is not None:
+                self._returned |= member.working_on - set(holding)
+                member.working_on &= set(holding)
             self._note_done(finished)
             if self.over:
                 return Assignment([], stop=True)

@@ -12,7 +12,7 @@ from manyclass.distributed.coordinator import Fence
 from manyclass.distributed.job import Job, JobText
 from manyclass.distributed.monitor import Summary
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.ray_session import ray_session
+from manyclass.distributed.ray_session import check_reachable, check_version, ray_session
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import Point, RunResult
 from manyclass.errors import ConfigError, ManyclassError
@@ -31,6 +31,9 @@ class RayEngine:
         if options.folder is None and options.address is not None:
             raise ConfigError("a cluster needs --folder, on storage that all of its machines see: a shard that is "
                               "restarted elsewhere takes its checkpoint from there")  # fmt: skip
+        check_version()
+        if options.address is not None:
+            check_reachable(options.address)
         self.text, self.job, self.options, self.watch = text, job, options, watch
         self.placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
 
@@ -89,7 +92,8 @@ class RayRun:
 
     def finish(self) -> RunResult:
         """Work until all batches are finished, and return what came of it."""
-        self.ray.get([shard.report.remote() for shard in self.shards])  # they are there, or say why not
+        for shard in self.shards:  # they are there, or say why not
+            self.ask(shard.report)
         for number in range(self.options.workers):
             self._start_worker(number)
         curve: list[Point] = []
@@ -97,7 +101,7 @@ class RayRun:
         self._look_on(curve, began)
         seconds = time.monotonic() - began
         self._save_now()
-        summary = self._summary(self.ray.get(self.coordinator.look.remote())[3])
+        summary = self._summary(self.ask(self.coordinator.look)[3])
         if self.job.test is not None:
             curve.append(Point(summary.steps, seconds, self._accuracy()))
         self.watch(summary)
@@ -108,10 +112,11 @@ class RayRun:
         every, next_save = self.options.evaluate_every, time.monotonic() + self.options.checkpoint_every
         due = every or 0
         while True:
-            ended, _ = self.ray.wait(list(self.workers), num_returns=1, timeout=LOOK_EVERY)
+            time.sleep(0 if self.workers else LOOK_EVERY)
+            ended, _ = self.ray.wait(list(self.workers), timeout=LOOK_EVERY) if self.workers else ([], None)
             for end in ended:
                 self._worker_ended(end)
-            finished, over, fences, summary = self.ray.get(self.coordinator.look.remote())
+            finished, over, fences, summary = self.ask(self.coordinator.look)
             self._fence(fences)
             self.watch(self._summary(summary))
             if over:
@@ -146,13 +151,14 @@ class RayRun:
         self.failures[number] = self.failures.get(number, 0) + 1
         if self.failures[number] > MOST_FAILURES:
             raise ManyclassError(f"worker {number} failed {MOST_FAILURES} times, last with: {failure}")
-        fence = self.ray.get(self.coordinator.give_up.remote(number))
-        self._fence([] if fence is None else [fence])
+        self.ask(self.coordinator.give_up, number)
         self._start_worker(number)
 
     def _fence(self, fences: list[Fence]) -> None:
-        """Tell all servers; nobody waits for one that is restarting: it is told again when it is back."""
+        """Tell all servers what they were not told; nobody waits for one that is restarting: it is told when back."""
         for fence in fences:
+            if self._fences.get(fence.worker) == fence:
+                continue
             self._fences[fence.worker] = fence
             for server in (*self.shards, self.trunk):
                 server.fence.remote(fence)
@@ -182,7 +188,7 @@ class RayRun:
             if len(ready) < len(self._saving):
                 return
             self._finish_saving()
-        self._progress = self.ray.get(self.coordinator.saved.remote())  # before: it is in what follows
+        self._progress = self.ask(self.coordinator.saved)  # before: it is in what follows
         self._saving = [server.save.remote() for server in (*self.shards, self.trunk)]
 
     def _finish_saving(self) -> None:
@@ -198,6 +204,12 @@ class RayRun:
             self._finish_saving()
         self._save_beside()
         self._finish_saving()
+
+    def ask(self, method: Any, *arguments: Any) -> Any:
+        """Return what an actor answers to a call that may be made again."""
+        from manyclass.distributed.ray_caller import asked
+
+        return asked(lambda: method.remote(*arguments), "the coordinator", self.options.deadline)
 
     def _accuracy(self) -> float:
         from manyclass.distributed.ray_caller import RayCaller

@@ -164,7 +164,7 @@ class ThreadsEngine:
             work(
                 Pipeline(worker, depth),
                 caller,
-                lambda finished: self.coordinator.next(number, incarnation, finished, time.monotonic()),
+                lambda finished, _: self.coordinator.next(number, incarnation, finished, time.monotonic()),
                 lambda report: self.monitor.note(number, report),
                 self._over.is_set,
             )
