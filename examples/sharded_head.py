@@ -47,7 +47,7 @@ def train(classes: int, steps: int, folder: Path) -> nn.ModuleDict:
         loss.backward()
         optimizer.step()
         if dist.get_rank() == 0 and step % 100 == 0:
-            print(f"step {step}: loss {loss.item():.2f}", flush=True)
+            print(f"step {step}: loss {loss.item():.2f}")
     mct.save_sharded_checkpoint(folder / "checkpoint", model, optimizer, step=steps)
     return model.eval()
 
@@ -64,11 +64,11 @@ def main() -> None:
     with torch.no_grad():
         inputs = model["trunk"](x)
         found = model["head"].topk(inputs, 10)  # of all ranks' classes, for this rank's inputs
-    right = (found.classes[:, 0] == y).float().mean().item()
-    print(
-        f"rank {dist.get_rank()} has {len(model['head'].weight)} rows; {right:.0%} of its examples are right",
-        flush=True,
-    )
+    right = (found.classes[:, 0] == y).float().mean()
+    dist.all_reduce(right)
+    share = right.item() / dist.get_world_size()
+    if dist.get_rank() == 0:
+        print(f"{len(model['head'].weight)} rows on this rank; {share:.0%} of the examples of all ranks are right")
 
     parts = mct.save_index_shards(options.folder / "index", model["head"])
     if dist.get_rank() == 0:  # serving: one process per part, or ShardedIndex.on_ray(parts) with one machine for each

@@ -18,6 +18,7 @@ EXPERIMENTS = {  # name → module with an `EXPERIMENT`, loaded when it is asked
     "skipgram": "experiments.skipgram",
     "index": "experiments.index",
     "heads": "experiments.heads",
+    "distributed": "experiments.distributed",
 }
 
 

@@ -81,6 +81,16 @@ def test_a_resumed_job_does_what_is_left() -> None:
     assert first[0] in left
 
 
+def test_batches_of_a_lost_answer_are_dealt_out_again() -> None:
+    coordinator = Coordinator(4, block=2)
+    incarnation = coordinator.join(0, 0)
+    coordinator.next(0, incarnation, [], 0, [])  # nobody hears that
+    first = coordinator.next(0, incarnation, [], 0, []).numbers
+    assert coordinator.next(0, incarnation, first, 0, []).numbers + first == [2, 3, 0, 1]
+    assert coordinator.next(0, incarnation, first, 0, []).numbers == [2, 3]  # the same report again counts once
+    assert coordinator.finished == 2
+
+
 @pytest.mark.parametrize(
     ("text", "policy"),
     [("unbounded", Staleness()), ("bounded:4", Staleness(lead=4)), ("scaled", Staleness(free=0)),

@@ -138,3 +138,29 @@ def test_half_a_record_was_never_acknowledged(tmp_path: Path) -> None:
     assert back.rows.version == 1
     back.push(plus_one(Sender(0, 1, 1), [1]))
     np.testing.assert_array_equal(job.open_shard(0).rows.weight, shard.rows.weight)
+
+
+def test_a_log_loses_nothing_where_shards_are_cut_anew(tmp_path: Path) -> None:
+    from manyclass.distributed.coordinator import Coordinator
+
+    old = folder(tmp_path, 2)
+    for number in range(2):
+        old.save_shard(old.open_shard(number))
+    old.write_manifest(Coordinator(1).saved())
+    shard = folder(tmp_path, 3).open_shard(1, durability="log")
+    shard.push(plus_one(Sender(0, 1, 0), [4]))  # acknowledged; and then all of it dies, before there is a manifest
+    back = folder(tmp_path, 3).open_shard(1, durability="log")
+    np.testing.assert_array_equal(back.rows.weight, shard.rows.weight)
+    assert back.rows.version == 1
+
+
+def test_no_incarnation_is_given_out_twice(tmp_path: Path) -> None:
+    from manyclass.distributed.coordinator import Coordinator
+
+    job, given = folder(tmp_path), []
+    saved = Coordinator(1).saved()  # a manifest that is older than all that joined
+    for _ in range(3):
+        coordinator = Coordinator(1, epoch=job.new_epoch())
+        coordinator.restore(saved)
+        given += [coordinator.join(0, 0.0) for _ in range(2)]
+    assert given == sorted(set(given))

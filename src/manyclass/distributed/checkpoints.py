@@ -1,6 +1,7 @@
 """The folder of a job: checkpoints of shards and trunk, their logs, and the manifest; each file is whole or not there.
 
     job.json                            what the job is, how far it is, and how many shards it has
+    starts                              how often it was started
     shard-2-of-8-000000001234.mc        rows, states and ledger of a shard after 1234 pushes; the newest two are kept
     shard-2-of-8-000000001234.log       with durability="log": the pushes since
     trunk-000000000777.mc               the trunk's server
@@ -53,6 +54,10 @@ class JobFolder:
                    "coordinator": coordinator}  # fmt: skip
         with replacement(os.path.realpath(self.path / MANIFEST)) as file:
             write_all(file, json.dumps(content, indent=1).encode() + b"\n")
+        self._remove_other_shards()
+
+    def _remove_other_shards(self) -> None:
+        """Remove files of other numbers of shards: they are older than the manifest."""
         for path in self.path.iterdir():
             match = re.fullmatch(r"shard-\d+-of-(\d+)-\d+\.(mc|log)", path.name)
             if match and int(match[1]) != self.placement.shards:
@@ -85,6 +90,27 @@ class JobFolder:
             "placement_seed": self.placement.seed,
         }
 
+    def new_epoch(self) -> int:
+        """Return how often the job was started, this time included; on the disk before anybody joins.
+
+        A manifest may be older than the last incarnation that pushed: without this, one could be given out again.
+        """
+        path = self.path / "starts"
+        try:
+            epoch = int(path.read_text()) + 1
+        except FileNotFoundError:
+            epoch = 1
+        except ValueError as error:
+            raise CorruptFileError(
+                f"{path} is no number; write one that is larger than all before, say 1000"
+            ) from error
+        with replacement(os.path.realpath(path)) as file:
+            write_all(file, f"{epoch}\n".encode())
+        manifest = self.manifest()
+        if manifest is not None and manifest["shards"] == self.placement.shards:
+            self._remove_other_shards()  # of a run with others that never got as far as its manifest
+        return epoch
+
     # Shards --------------------------------------------------------------------------------
 
     def open_shard(self, number: int, *, durability: str = "checkpoint", **parts: Any) -> ParameterShard:
@@ -92,8 +118,8 @@ class JobFolder:
         rows = self.load_rows(number)
         shard = ParameterShard(self.settings, self.placement, number, rows=rows, **parts)
         if durability == "log":
-            if rows is None:  # a log follows a checkpoint: the first rows are one
-                self._write_rows(number, shard.rows)
+            if not self._saved(f"shard-{number}-of-{self.placement.shards}", "mc"):
+                self._write_rows(number, shard.rows)  # a log follows a checkpoint: first rows, or those of other shards
             shard.log = self._new_log(number, shard.rows.version)
         return shard
 

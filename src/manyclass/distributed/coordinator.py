@@ -13,6 +13,7 @@ from manyclass._validation import check_count
 from manyclass.distributed.push_ledger import FencedError
 from manyclass.distributed.staleness import Staleness
 
+EPOCH_BITS = 16  # incarnations of a worker in one run of the job
 PATIENCE = 0.02  # seconds until a worker that has to wait asks again
 
 
@@ -42,15 +43,17 @@ class _Member:
 class Coordinator:
     """Deals out the batches 0 … batches - 1, each to be finished once.
 
-    lease: seconds without a word after which a worker is given up. block: batches that are dealt out at a time.
+    lease: seconds without a word after which a worker is given up. block: batches that are dealt out at a time. epoch:
+    how often the job was started before (`JobFolder.new_epoch`), so that no incarnation is ever given out twice.
     """
 
     def __init__(
-        self, batches: int, *, staleness: Staleness | None = None, lease: float = 30.0, block: int = 4
+        self, batches: int, *, staleness: Staleness | None = None, lease: float = 30.0, block: int = 4, epoch: int = 0
     ) -> None:
         self.batches = check_count("batches", batches)
         self.staleness, self.lease = staleness or Staleness(), lease
         self.block = 1 if self.staleness.lead is not None else check_count("block", block)
+        self.epoch = check_count("epoch", epoch, low=0)
         self._members: dict[int, _Member] = {}
         self._incarnations: dict[int, int] = {}
         self._next, self._returned = 0, set[int]()
@@ -77,21 +80,30 @@ class Coordinator:
         """Return the incarnation under which a worker is to push; an earlier one of the same number is out."""
         with self._lock:
             self._remove(worker)
-            incarnation = self._incarnations.get(worker, 0) + 1
+            incarnation = max(self._incarnations.get(worker, 0), self.epoch << EPOCH_BITS) + 1
             self._incarnations[worker] = incarnation
             clock = min((member.clock for member in self._members.values()), default=0)
             self._members[worker] = _Member(incarnation, now, clock)
             return incarnation
 
-    def next(self, worker: int, incarnation: int, finished: list[int], now: float) -> Assignment:
-        """Take note of finished batches and return what to do next. FencedError: the worker was given up."""
+    def next(
+        self, worker: int, incarnation: int, finished: list[int], now: float, holding: list[int] | None = None
+    ) -> Assignment:
+        """Take note of finished batches and return what to do next. FencedError: the worker was given up.
+
+        holding: what the worker has to do still; what it was dealt and does not hold, an answer that got lost, is dealt
+        out again. None: answers do not get lost.
+        """
         with self._lock:
             member = self._members.get(worker)
             if member is None or member.incarnation != incarnation:
                 raise FencedError(f"worker {worker}, incarnation {incarnation}, was given up; join again")
             member.heard = now
-            member.clock += len(finished)
+            member.clock += len(member.working_on & set(finished))
             member.working_on -= set(finished)
+            if holding is not None:
+                self._returned |= member.working_on - set(holding)
+                member.working_on &= set(holding)
             self._note_done(finished)
             if self.over:
                 return Assignment([], stop=True)

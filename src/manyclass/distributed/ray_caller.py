@@ -5,6 +5,7 @@ however often it comes, so that nobody has to know whether the request or only t
 """
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,21 @@ ONE_TRY = 5.0  # seconds until a call that is not answered is made again
 PAUSE = 0.2  # seconds between a failure and the next try
 APART = 100 << 10  # bytes from which on activations travel by shared memory: Ray's own limit for messages
 LOST = (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.GetTimeoutError, exceptions.WorkerCrashedError)
+
+
+def asked(send: Callable[[], Any], name: str, deadline: float) -> Any:
+    """Return the answer to a call that may be made again: it is, until it is answered. Errors of it are raised."""
+    until = time.monotonic() + deadline
+    while True:
+        try:
+            return ray.get(send(), timeout=deadline)
+        except exceptions.RayTaskError as error:
+            raise getattr(error, "cause", None) or error from None
+        except LOST as error:
+            if time.monotonic() > until:
+                raise UnavailableError(f"{name} has not answered for {deadline:.0f} s ({type(error).__name__}); is its "
+                                       "machine alive?") from None  # fmt: skip
+        time.sleep(PAUSE)
 
 
 class UnavailableError(ManyclassError):

@@ -12,7 +12,7 @@ from manyclass.distributed.coordinator import Fence
 from manyclass.distributed.job import Job, JobText
 from manyclass.distributed.monitor import Summary
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.ray_session import ray_session
+from manyclass.distributed.ray_session import check_reachable, check_version, ray_session
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import Point, RunResult
 from manyclass.errors import ConfigError, ManyclassError
@@ -31,6 +31,9 @@ class RayEngine:
         if options.folder is None and options.address is not None:
             raise ConfigError("a cluster needs --folder, on storage that all of its machines see: a shard that is "
                               "restarted elsewhere takes its checkpoint from there")  # fmt: skip
+        check_version()
+        if options.address is not None:
+            check_reachable(options.address)
         self.text, self.job, self.options, self.watch = text, job, options, watch
         self.placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
 
@@ -44,7 +47,7 @@ class RayEngine:
 
 
 class RayRun:
-    """One run on a cluster that is connected."""
+    """One run on a cluster that is connected. worker_class: what workers are, if not replicas of the job's trunk."""
 
     def __init__(
         self,
@@ -54,6 +57,7 @@ class RayRun:
         options: RunOptions,
         placement: Placement,
         watch: Callable[[Summary], None],
+        worker_class: type | None = None,
     ) -> None:
         from manyclass.distributed import ray_servers
         from manyclass.distributed.torch_replica import trunk_arrays
@@ -70,17 +74,26 @@ class RayRun:
         self.shards = [shard_class.remote(job.head, placement, number, options) for number in range(options.shards)]
         trunk_class = ray.remote(max_restarts=-1, num_cpus=0, max_concurrency=SERVING)(ray_servers.TrunkActor)
         self.trunk = trunk_class.remote(values, buffers, job.head, placement, job.trunk_rule, options)
-        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING)(ray_servers.CoordinatorActor)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )  # beside this process: without either, the run is over anyway
+        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING, scheduling_strategy=here)(
+            ray_servers.CoordinatorActor
+        )
         saved = None if manifest is None else manifest["coordinator"]
-        self.coordinator = coordinator_class.remote(job.steps, options, saved)
+        self.coordinator = coordinator_class.remote(job.steps, options, self.folder.new_epoch(), saved)
+        self.worker_class = worker_class
         self.workers: dict[Any, tuple[int, Any]] = {}  # by what stands for the end of their work
         self.failures: dict[int, int] = {}
+        self._fences: dict[int, Fence] = {}
+        self._processes: dict[int, int] = {}
         self._saving: list[Any] = []
         self._progress: dict[str, Any] = {}
 
     def finish(self) -> RunResult:
         """Work until all batches are finished, and return what came of it."""
-        self.ray.get([shard.report.remote() for shard in self.shards])  # they are there, or say why not
+        for shard in self.shards:  # they are there, or say why not
+            self.ask(shard.report)
         for number in range(self.options.workers):
             self._start_worker(number)
         curve: list[Point] = []
@@ -88,7 +101,7 @@ class RayRun:
         self._look_on(curve, began)
         seconds = time.monotonic() - began
         self._save_now()
-        summary = self._summary(self.ray.get(self.coordinator.look.remote())[3])
+        summary = self._summary(self.ask(self.coordinator.look)[3])
         if self.job.test is not None:
             curve.append(Point(summary.steps, seconds, self._accuracy()))
         self.watch(summary)
@@ -99,10 +112,11 @@ class RayRun:
         every, next_save = self.options.evaluate_every, time.monotonic() + self.options.checkpoint_every
         due = every or 0
         while True:
-            ended, _ = self.ray.wait(list(self.workers), num_returns=1, timeout=LOOK_EVERY)
+            time.sleep(0 if self.workers else LOOK_EVERY)
+            ended, _ = self.ray.wait(list(self.workers), timeout=LOOK_EVERY) if self.workers else ([], None)
             for end in ended:
                 self._worker_ended(end)
-            finished, over, fences, summary = self.ray.get(self.coordinator.look.remote())
+            finished, over, fences, summary = self.ask(self.coordinator.look)
             self._fence(fences)
             self.watch(self._summary(summary))
             if over:
@@ -117,7 +131,7 @@ class RayRun:
     def _start_worker(self, number: int) -> None:
         from manyclass.distributed.ray_worker import WorkerActor
 
-        made = self.ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(WorkerActor)
+        made = self.ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(self.worker_class or WorkerActor)
         worker = made.remote(number, self.text, self.placement, self.options)
         self.workers[worker.run.remote(self.coordinator, self.shards, self.trunk)] = number, worker
 
@@ -137,13 +151,15 @@ class RayRun:
         self.failures[number] = self.failures.get(number, 0) + 1
         if self.failures[number] > MOST_FAILURES:
             raise ManyclassError(f"worker {number} failed {MOST_FAILURES} times, last with: {failure}")
-        fence = self.ray.get(self.coordinator.give_up.remote(number))
-        self._fence([] if fence is None else [fence])
+        self.ask(self.coordinator.give_up, number)
         self._start_worker(number)
 
     def _fence(self, fences: list[Fence]) -> None:
-        """Tell all servers; nobody waits for one that is restarting, which a new incarnation puts right anyway."""
+        """Tell all servers what they were not told; nobody waits for one that is restarting: it is told when back."""
         for fence in fences:
+            if self._fences.get(fence.worker) == fence:
+                continue
+            self._fences[fence.worker] = fence
             for server in (*self.shards, self.trunk):
                 server.fence.remote(fence)
 
@@ -157,6 +173,12 @@ class RayRun:
                 reports.append(self.ray.get(answer))
             except self.ray.exceptions.RayError:
                 continue  # it is being restarted
+        for report in reports:
+            number, process = report["shard"], report["process"]
+            if self._processes.setdefault(number, process) != process:  # restarted: it may not know of these
+                self._processes[number] = process
+                for fence in self._fences.values():
+                    self.shards[number].fence.remote(fence)
         return dataclasses.replace(summary, shards=sorted(reports, key=lambda report: report["shard"]))
 
     def _save_beside(self) -> None:
@@ -166,7 +188,7 @@ class RayRun:
             if len(ready) < len(self._saving):
                 return
             self._finish_saving()
-        self._progress = self.ray.get(self.coordinator.saved.remote())  # before: it is in what follows
+        self._progress = self.ask(self.coordinator.saved)  # before: it is in what follows
         self._saving = [server.save.remote() for server in (*self.shards, self.trunk)]
 
     def _finish_saving(self) -> None:
@@ -182,6 +204,12 @@ class RayRun:
             self._finish_saving()
         self._save_beside()
         self._finish_saving()
+
+    def ask(self, method: Any, *arguments: Any) -> Any:
+        """Return what an actor answers to a call that may be made again."""
+        from manyclass.distributed.ray_caller import asked
+
+        return asked(lambda: method.remote(*arguments), "the coordinator", self.options.deadline)
 
     def _accuracy(self) -> float:
         from manyclass.distributed.ray_caller import RayCaller

@@ -1,5 +1,8 @@
 """What runs in Ray's actors beside workers: a shard, the trunk's server, the coordinator. No torch in any of them."""
 
+import os
+import socket
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,12 @@ class ShardServer:
 
     def report(self) -> dict[str, Any]:
         """Return how the shard is doing."""
-        found = self.shard.report()
+        found = {
+            **self.shard.report(),
+            "host": socket.gethostname(),
+            "process": os.getpid(),
+            "torch": "torch" in sys.modules,  # hundreds of MB that a shard has no use for
+        }
         self.metrics.seen(found)
         return found
 
@@ -85,35 +93,47 @@ class TrunkActor:
 class CoordinatorActor:
     """The coordinator, and the place where reports of all workers come together."""
 
-    def __init__(self, batches: int, options: RunOptions, saved: dict[str, Any] | None) -> None:
-        self.coordinator = Coordinator(batches, staleness=options.staleness, lease=options.lease)
+    def __init__(self, batches: int, options: RunOptions, epoch: int, saved: dict[str, Any] | None) -> None:
+        self.coordinator = Coordinator(batches, staleness=options.staleness, lease=options.lease, epoch=epoch)
         if saved is not None:
             self.coordinator.restore(saved)
         self.monitor = Monitor()
         self.metrics = WorkerMetrics()
+        self._processes: dict[int, tuple[str, int]] = {}
+        self._fences: dict[int, Fence] = {}
 
-    def join(self, worker: int) -> int:
+    def join(self, worker: int, host: str, process: int) -> int:
         """Return the incarnation under which a worker is to push."""
+        self._processes[worker] = host, process
         incarnation = self.coordinator.join(worker, time.monotonic())
         self.monitor.started(worker)
         return incarnation
 
-    def next(self, worker: int, incarnation: int, finished: list[int], reports: list[StepReport]) -> Assignment:
+    def next(
+        self, worker: int, incarnation: int, finished: list[int], holding: list[int], reports: list[StepReport]
+    ) -> Assignment:
         """Take note of finished batches and their reports, and return what to do next."""
-        dealt = self.coordinator.next(worker, incarnation, finished, time.monotonic())
+        dealt = self.coordinator.next(worker, incarnation, finished, time.monotonic(), holding)
         for report in reports:
             self.monitor.note(worker, report)
             self.metrics.finished(worker, report)
         return dealt
 
-    def give_up(self, worker: int) -> Fence | None:
+    def give_up(self, worker: int) -> None:
         """Let a worker go that is known to be dead."""
-        return self.coordinator.give_up(worker)
+        fence = self.coordinator.give_up(worker)
+        if fence is not None:
+            self._fences[worker] = fence
 
     def look(self) -> tuple[int, bool, list[Fence], Summary]:
-        """Return batches finished, whether that is all, whose lease is over, and how the run is."""
-        fences = self.coordinator.expire(time.monotonic())
+        """Return batches finished, whether that is all, who is to be refused, and how the run is; any time again."""
+        self._fences |= {fence.worker: fence for fence in self.coordinator.expire(time.monotonic())}
+        fences = list(self._fences.values())
         return self.coordinator.finished, self.coordinator.over, fences, self.monitor.summary()
+
+    def processes(self) -> dict[int, tuple[str, int]]:
+        """Return where each worker runs: host and process number."""
+        return dict(self._processes)
 
     def saved(self) -> dict[str, Any]:
         """Return what a manifest keeps."""

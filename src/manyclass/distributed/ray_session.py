@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
@@ -19,6 +20,7 @@ from manyclass.errors import ConfigError
 
 OLDEST, BELOW = (2, 52), (3, 0)  # token authentication came with 2.52
 PATIENCE = 5.0  # seconds until an address counts as unreachable
+TRIES = 3
 STORE = 256 << 20  # bytes of shared memory for messages of a cluster that is started here
 
 # Read by Ray's processes when they start. The first: Ray's name for "no cluster of several machines", on any system.
@@ -29,30 +31,38 @@ LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RA
 def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
     """Yield the module `ray`, connected. cpus: places for actors of a cluster that is started here."""
     check_version()
-    if address is not None:
-        check_reachable(address)
-    else:
-        _secure_environment()
+    if address is None:
+        secure_environment()
     import ray
 
     if ray.is_initialized():  # by the caller, who also ends it
         yield ray
         return
-    try:
-        if address is None:
-            ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=STORE, log_to_driver=False,
-                     logging_level=logging.ERROR, namespace="manyclass")  # fmt: skip
-        else:
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, namespace="manyclass")
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        where = "a cluster on this machine" if address is None else f"address={address!r}"
-        raise ConfigError(f"{where}: Ray does not connect ({said}); look at the address, and at the token of the "
-                          "cluster (RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH)") from error  # fmt: skip
+    _connect(ray, address, cpus)
     try:
         yield ray
     finally:
         ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None, cpus: int) -> None:
+    """Start a cluster here, or connect to one; a machine that is busy gets a second and a third try."""
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "namespace": "manyclass"}
+    for attempt in range(1, TRIES + 1):
+        try:
+            if address is None:
+                ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=STORE, **quiet)
+            else:
+                ray.init(address=address, **quiet)
+            return
+        except Exception as error:  # Ray raises bare ones, too
+            ray.shutdown()
+            if attempt < TRIES and address is None:
+                continue
+            said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            where = "a cluster on this machine" if address is None else f"address={address!r}"
+            raise ConfigError(f"{where}: Ray does not connect ({said}); look at the address, and at the token of the "
+                              "cluster (RAY_AUTH_MODE, RAY_AUTH_TOKEN_PATH)") from error  # fmt: skip
 
 
 def check_version() -> None:
@@ -86,7 +96,15 @@ def check_reachable(address: str) -> None:
                           "the port open to this machine?") from None  # fmt: skip
 
 
-def _secure_environment() -> None:
+def secure_environment() -> None:
+    """Set what keeps a cluster that is started here to itself; what is set already stays. Before `import ray`."""
+    if "ray" in sys.modules:  # it has read its environment when it was imported
+        if "RAY_AUTH_MODE" not in os.environ and not sys.modules["ray"].is_initialized():
+            raise ConfigError(
+                "ray was imported before a token could be set; call manyclass.distributed.ray_session."
+                "secure_environment() before `import ray`, or connect with ray.init yourself"
+            )
+        return
     for name, value in LOCAL.items():
         os.environ.setdefault(name, value)
     if os.environ["RAY_AUTH_MODE"] == "token" and not os.environ.get("RAY_AUTH_TOKEN_PATH"):

@@ -1,16 +1,15 @@
 """A worker in a Ray actor: it runs the text of the job, joins, and works until all is done or it is given up."""
 
 import contextlib
-import time
+import os
+import socket
 from typing import Any
-
-import ray
 
 from manyclass.distributed.coordinator import Assignment
 from manyclass.distributed.job import JobText
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.push_ledger import FencedError
-from manyclass.distributed.ray_caller import LOST, RayCaller
+from manyclass.distributed.ray_caller import RayCaller, asked
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.transport import Identity
 from manyclass.distributed.worker import Pipeline, StepReport, Worker
@@ -34,7 +33,7 @@ class WorkerActor:
         caller = RayCaller(shards, trunk, self.options.deadline)
         while True:
             try:
-                self._run_as(ray.get(coordinator.join.remote(self.number)), coordinator, caller)
+                self._run_as(join(coordinator, self.number, self.options.deadline), coordinator, caller)
                 return caller.repeated
             except FencedError:  # given up while it slept: what it had under way is lost, and it starts anew
                 continue
@@ -55,27 +54,35 @@ class WorkerActor:
                 answers = caller.answers(caller.start(calls))
         reports: list[StepReport] = []
 
-        def deal(finished: list[int]) -> Assignment:
+        def deal(finished: list[int], holding: list[int]) -> Assignment:
             told = [_without_arrays(report) for report in reports]
             reports.clear()
-            return self._asked(coordinator, incarnation, finished, told)
+            return dealt(coordinator, identity, finished, holding, told, options.deadline)
 
         work(Pipeline(worker, options.pipeline or DEPTH), caller, deal, reports.append)
 
-    def _asked(self, coordinator: Any, incarnation: int, finished: list[int], told: list[StepReport]) -> Assignment:
-        """Ask the coordinator; a lost answer is asked for again, which costs at most the batches of that answer."""
-        until = time.monotonic() + self.options.deadline
-        while True:
-            try:
-                dealt: Assignment = ray.get(
-                    coordinator.next.remote(self.number, incarnation, finished, told), timeout=self.options.deadline
-                )
-                return dealt
-            except ray.exceptions.RayTaskError as error:
-                raise getattr(error, "cause", None) or error from None
-            except LOST:
-                if time.monotonic() > until:
-                    raise
+
+def join(coordinator: Any, number: int, deadline: float) -> int:
+    """Return the incarnation under which this process is to push; where an answer is lost, the next one counts."""
+    where = socket.gethostname(), os.getpid()
+    return int(asked(lambda: coordinator.join.remote(number, *where), "the coordinator", deadline))
+
+
+def dealt(
+    coordinator: Any,
+    identity: Identity,
+    finished: list[int],
+    holding: list[int],
+    reports: list[StepReport],
+    deadline: float,
+) -> Assignment:
+    """Return what to do next; where an answer is lost, its batches are dealt out again."""
+
+    def ask() -> Any:
+        return coordinator.next.remote(identity.worker, identity.incarnation, finished, holding, reports)
+
+    found: Assignment = asked(ask, "the coordinator", deadline)
+    return found
 
 
 def _without_arrays(report: StepReport) -> StepReport:

@@ -42,7 +42,6 @@ class ThreadsEngine:
         head = job.head
         self.placement = Placement(head.classes, options.shards, seed=head.seed)
         self.monitor = Monitor()
-        self.coordinator = Coordinator(job.steps, staleness=options.staleness, lease=options.lease)
         self.model = job.trunk()
         self.trunk = TrunkServer(
             *trunk_arrays(self.model),
@@ -51,7 +50,12 @@ class ThreadsEngine:
             buffer_share=1 / options.workers,
         )
         self.folder = None if options.folder is None else JobFolder(options.folder, head, self.placement)
+        manifest = None if self.folder is None else self.folder.manifest()  # refuses the folder of another job
         self.shards = self._opened_shards()
+        epoch = 0 if self.folder is None else self.folder.new_epoch()
+        self.coordinator = Coordinator(job.steps, staleness=options.staleness, lease=options.lease, epoch=epoch)
+        if manifest is not None:
+            self.coordinator.restore(manifest["coordinator"])
         self._failure: BaseException | None = None
         self._over = threading.Event()
 
@@ -107,9 +111,6 @@ class ThreadsEngine:
         numbers = range(self.options.shards)
         if self.folder is None:
             return [ParameterShard(self.job.head, self.placement, number, **parts) for number in numbers]
-        manifest = self.folder.manifest()
-        if manifest is not None:
-            self.coordinator.restore(manifest["coordinator"])
         self.folder.load_trunk(self.trunk)
         durability = self.options.durability
         return [self.folder.open_shard(number, durability=durability, **parts) for number in numbers]
@@ -163,7 +164,7 @@ class ThreadsEngine:
             work(
                 Pipeline(worker, depth),
                 caller,
-                lambda finished: self.coordinator.next(number, incarnation, finished, time.monotonic()),
+                lambda finished, _: self.coordinator.next(number, incarnation, finished, time.monotonic()),
                 lambda report: self.monitor.note(number, report),
                 self._over.is_set,
             )

@@ -65,7 +65,7 @@ class Identity:
     def ticket(self) -> int:
         """Return the number of the next step, unlike that of any earlier incarnation."""
         self._tickets += 1
-        return (self.incarnation << 40) + self._tickets
+        return ((self.incarnation << 28) + self._tickets) & (1 << 62) - 1
 
 
 class Transport(Protocol):

@@ -35,18 +35,18 @@ class _UnderWay(NamedTuple):
 def work(
     pipeline: Pipeline,
     caller: Caller,
-    deal: Callable[[list[int]], Assignment],
+    deal: Callable[[list[int], list[int]], Assignment],
     report: Callable[[StepReport], None],
     stopped: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Work until there is nothing left. deal: tells which batches are finished and gets others."""
+    """Work until there is nothing left. deal: tells which batches are finished, and which under way; gets others."""
     todo: deque[int] = deque()
     finished: list[int] = []
     under_way: list[_UnderWay] = []
     over = False
     while not (over and not under_way) and not stopped():
         if not todo and not over and pipeline.room:
-            dealt = deal(finished)
+            dealt = deal(finished, [one.wave.step for one in under_way])
             finished, over = [], dealt.stop
             todo.extend(dealt.numbers)
             if not todo and not under_way and dealt.wait:

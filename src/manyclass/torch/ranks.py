@@ -35,17 +35,17 @@ class Ranks:
     with those of DDP. timeout: seconds that a rank waits for the others, for a group that is made here.
     """
 
-    def __init__(self, group: Any = None, timeout: float = 60.0) -> None:
+    def __init__(self, group: Any = None, timeout: float = 300.0) -> None:
         if not (dist.is_available() and dist.is_initialized()):
             raise ConfigError(
                 "a sharded head needs a process group, and there is none; start the script with torchrun and call "
                 "torch.distributed.init_process_group('gloo') first"
             )
         if isinstance(timeout, bool) or not isinstance(timeout, float | int) or not 0 < timeout < 1e6:
-            raise ConfigError(f"timeout={timeout!r} is not a positive number of seconds; try 60.0")
-        self.timeout = float(timeout)
+            raise ConfigError(f"timeout={timeout!r} is not a positive number of seconds; try 300.0")
+        self._in_time = f"within {timeout:g} s" if group is None else "in time"
         with self._reported("making a process group"):
-            limit = timedelta(seconds=self.timeout)
+            limit = timedelta(seconds=float(timeout))
             self.group = dist.new_group(backend="gloo", timeout=limit) if group is None else group
         self.rank, self.count = dist.get_rank(self.group), dist.get_world_size(self.group)
         # nccl alone exchanges nothing but memory of its GPU: tensors then go through that.
@@ -63,7 +63,7 @@ class Ranks:
         except RuntimeError as error:
             cause = str(error).partition("\n")[0][:200]
             raise RankError(
-                f"{doing} failed: another rank has ended, or did not come within {self.timeout:g} s ({cause}); look at "
+                f"{doing} failed: another rank has ended, or did not come {self._in_time} ({cause}); look at "
                 "the first error of all ranks, and start them again from the last checkpoint"
             ) from error
 

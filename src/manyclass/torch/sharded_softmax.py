@@ -49,7 +49,8 @@ class ShardedSoftmax(ShardedChoices):
     in_features, num_classes: sizes of the layer; classes of all ranks together. `weight` and `bias` have the rows of
         this rank's classes, those with id % ranks == rank.
     group: process group = None. None: one of its own, by gloo, over all processes.
-    timeout: float = 60.0. Seconds that a rank waits for the others before it raises, for a group of its own.
+    timeout: float = 300.0. Seconds that a rank waits for the others before it raises, for a group of its own: more than
+        the time by which they may differ in building an index or writing a checkpoint.
     trunk_gradients: "averaged" (default): DDP, or who else trains the network below, takes the mean of its gradients
         over ranks; the head makes up for that. "summed": the sum is taken.
     seed: int = 0. Of the first rows, too: they do not depend on the number of ranks.
@@ -69,7 +70,7 @@ class ShardedSoftmax(ShardedChoices):
         num_classes: int,
         *,
         group: Any = None,
-        timeout: float = 60.0,
+        timeout: float = 300.0,
         trunk_gradients: TrunkGradients = "averaged",
         seed: int = 0,
         **settings: Any,
