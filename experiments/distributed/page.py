@@ -196,7 +196,7 @@ def _counter(records: Records) -> Section:
 
 def documents(records: Records) -> dict[str, str]:
     """Return the tables for docs/distributed.md."""
-    texts = {"distributed_learning": as_markdown(learning_table(records))} if learned(records) else {}
-    if records.select(kind="bytes"):
-        texts["distributed_bytes"] = as_markdown(traffic_table(records))
-    return texts
+    missing = "Not measured yet: stage `{}` of the experiment `distributed`."
+    learning = as_markdown(learning_table(records)) if learned(records) else missing.format("threads")
+    counted = as_markdown(traffic_table(records)) if records.select(kind="bytes") else missing.format("bytes")
+    return {"distributed_learning": learning, "distributed_bytes": counted}
