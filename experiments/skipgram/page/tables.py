@@ -6,14 +6,15 @@ from typing import Any
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
+from experiments.skipgram.chosen_rates import chosen_rates, tried_rates
+from experiments.skipgram.names import NAMES, PEER_NAMES, SHORT, stage_of
 from experiments.skipgram.page import paper
-from experiments.skipgram.page.names import NAMES, PEER_NAMES, SHORT
 
 
 def results(records: Records) -> dict[str, Record]:
     """Return the newest result of each output layer and of each peer, in order."""
     found = {head: records.last(stage=head, kind="result") for head in NAMES}
-    found |= {peer: records.last(stage="peers", kind="result", head=peer) for peer in PEER_NAMES}
+    found |= {peer: records.last(stage=stage_of(peer), kind="result") for peer in PEER_NAMES}
     return {name: record for name, record in found.items() if record}
 
 
@@ -34,6 +35,20 @@ def results_table(records: Records) -> Table:
         rows, "Precision over held-out pairs, frequent words left out as in training. Similarity: mean of Spearman's "
         "correlation over the sets. Words are those that stay when frequent ones are left out.", emphasised=own,
     )  # fmt: skip
+
+
+def rates_table(records: Records) -> Table:
+    """Return what every output layer reaches with every rate on validation articles, the chosen one marked."""
+    tried, chosen = tried_rates(records), chosen_rates(records)
+    rates = sorted({rate for found in tried.values() for rate in found})
+
+    def cell(head: str, rate: float) -> str:
+        if rate not in tried[head]:
+            return ABSENT
+        return percent(tried[head][rate]["average_precision"]) + (" ←" if chosen[head] == rate else "")
+
+    rows = [[NAMES[head], *(cell(head, rate) for rate in rates)] for head in NAMES if head in tried]
+    return Table(["average precision at rate", *(f"{rate:g}" for rate in rates)], rows, "Chosen: ←.")
 
 
 def precision_table(records: Records, prediction: str = "prediction") -> Table:
