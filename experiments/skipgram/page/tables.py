@@ -1,7 +1,6 @@
 """The tables of the experiment, made of records."""
 
 import statistics
-from typing import Any
 
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
@@ -52,28 +51,23 @@ def rates_table(records: Records) -> Table:
 
 
 def precision_table(records: Records, prediction: str = "prediction") -> Table:
-    """Return the paper's table with its two columns, ours of each, and all others beside the most frequent words."""
+    """Return the paper's table: its two output layers, ours of each and all others, and the most frequent words."""
     found, base = results(records), records.last(stage="corpus", kind="baseline")
-    columns = [name for name in ("hierarchical", "wta", "full", "candidate", "negative", "sampled", *PEER_NAMES)
-               if name in found]  # fmt: skip
-    kinds: list[tuple[str, Any]] = [(f"precision@{k}", k) for k in paper.PRECISION]
-
-    def of(record: Record | None, k: str | None) -> str:
-        told = (record or {}).get(prediction)
-        return ABSENT if told is None else percent(told["average_precision"] if k is None else told["precision"][k])
-
     rows = []
-    for title, k in [*kinds, ("average precision", None)]:
-        theirs = paper.AVERAGE_PRECISION if k is None else paper.PRECISION[k]
-        rows.append(
-            [title, *(f"{share:g}%" for share in theirs), of(base, k), *(of(found[name], k) for name in columns)]
-        )
-    perplexity = [number((found[name].get(prediction) or {}).get("perplexity")) for name in columns]
-    rows.append(
-        ["perplexity", ABSENT, ABSENT, number(((base or {}).get(prediction) or {}).get("perplexity")), *perplexity]
-    )
-    names = ["paper, hierarchical", "paper, WTA", "most frequent words", *(SHORT[name] for name in columns)]
-    return Table(["", *names], rows, "Share of held-out pairs whose neighbour is among the k likeliest of all words.")
+    for place, name in enumerate(("paper, hierarchical", "paper, WTA")):
+        shares = [*(theirs[place] for theirs in paper.PRECISION.values()), paper.AVERAGE_PRECISION[place]]
+        rows.append([name, *(f"{share:g}%" for share in shares), ABSENT])
+    order = [name for name in ("hierarchical", "wta", "full", "candidate", "negative", "sampled", *PEER_NAMES)
+             if name in found]  # fmt: skip
+    named: list[tuple[str, Record | None]] = [(SHORT[name], found[name]) for name in order]
+    for title, record in [*named, ("most frequent words", base)]:
+        if told := (record or {}).get(prediction):
+            shares = [*(told["precision"][k] for k in paper.PRECISION), told["average_precision"]]
+            rows.append([title, *map(percent, shares), number(told["perplexity"])])
+    own = {place for place, row in enumerate(rows) if row[0] == SHORT["candidate"]}
+    columns = ["precision", *(f"@{k}" for k in paper.PRECISION), "average", "perplexity"]
+    caption = "Share of held-out pairs whose neighbour is among the k likeliest of all words."
+    return Table(columns, rows, caption, emphasised=own)
 
 
 def bands_table(records: Records) -> Table:
@@ -106,10 +100,10 @@ def ablations_table(records: Records) -> Table:
         ratio = None if share is None or not reference else share / reference
         rows.append([
             name, record["question"], whole(record["words"]), percent(record["prediction"]["precision"]["10"]),
-            percent(share), record["beside"] or ABSENT, times(ratio),
+            percent(share), f"{times(ratio)} {record['beside']}" if record["beside"] else ABSENT,
         ])  # fmt: skip
-    columns = ["layer", "suspicion", "words", "precision@10", "analogies", "compared with", "analogies, of its"]
-    return Table(columns, rows, align="llrrrlr")
+    columns = ["layer", "suspicion", "words", "precision@10", "analogies", "compared with"]
+    return Table(columns, rows, align="llrrrr")
 
 
 def growth_table(records: Records) -> Table:
