@@ -33,20 +33,24 @@ class HeldOut:
     offsets: Tensor | None
 
     @classmethod
-    def of(cls, corpus: Corpus, words: int, *, window: int, sample: float, trained: float, seed: int = 0) -> "HeldOut":
+    def of(
+        cls, corpus: Corpus, words: int, *, window: int, sample: float, trained: float, validation: bool = False
+    ) -> "HeldOut":
         """Return about `words` words, spread evenly, with their neighbours.
 
+        validation: from the articles that rates are chosen by, and not from those for tests.
         sample: with frequent words left out as in training with this t; 0: with all. trained: the t of training. A
         model that has seen a word kept in a share of its places takes it for that much rarer; over text with all words
         its probabilities are therefore divided by these shares.
         """
-        if not (corpus.held_out < len(corpus.words)).any():
+        text = corpus.validation if validation else corpus.held_out
+        if not (text < len(corpus.words)).any():
             raise InputError("no article is held out; give more text, or keep one of fewer articles apart")
         keep = kept_share(corpus.counts, sample)
-        examples = Examples(corpus.held_out, keep, window=window, length=min(64, len(corpus.held_out)), seed=seed)
-        kept = keep[corpus.held_out[corpus.held_out < len(corpus.words)]].mean()
-        segments = max(1, min(len(corpus.held_out) // examples.length, round(words / kept / examples.length)))
-        begins = np.linspace(0, len(corpus.held_out) - examples.length, segments).astype(np.int64)
+        examples = Examples(text, keep, window=window, length=min(64, len(text)))
+        kept = keep[text[text < len(corpus.words)]].mean()
+        segments = max(1, min(len(text) // examples.length, round(words / kept / examples.length)))
+        begins = np.linspace(0, len(text) - examples.length, segments).astype(np.int64)
         batch = examples.of_segments(begins)
         if not len(batch):
             raise InputError("no word that is held out has a neighbour; give more text")

@@ -21,6 +21,7 @@ class Tests:
     subsampled: HeldOut
     all_words: HeldOut
     on_the_way: HeldOut
+    validation: HeldOut
     sets: WordSets | None
     questions_every: int
 
@@ -28,11 +29,16 @@ class Tests:
     def of(cls, corpus: Corpus, sets: WordSets | None, plan: Plan) -> "Tests":
         """Return the tests of a corpus: always the same pairs, whatever the seed of a run."""
 
-        def pairs(words: int, sample: float) -> HeldOut:
-            return HeldOut.of(corpus, words, window=plan.window, sample=sample, trained=plan.sample)
+        def pairs(words: int, sample: float, validation: bool = False) -> HeldOut:
+            return HeldOut.of(
+                corpus, words, window=plan.window, sample=sample, trained=plan.sample, validation=validation
+            )
 
-        return cls(corpus.words, pairs(plan.tests, plan.sample), pairs(plan.tests, 0),
-                   pairs(plan.tests_on_the_way, plan.sample), sets, plan.questions_every)  # fmt: skip
+        return cls(
+            corpus.words, pairs(plan.tests, plan.sample), pairs(plan.tests, 0),
+            pairs(plan.tests_on_the_way, plan.sample), pairs(plan.rates_tests, plan.sample, True), sets,
+            plan.questions_every,
+        )  # fmt: skip
 
     def some(self, log_probs: LogProbs, vectors: Floats) -> dict[str, Any]:
         """Return what a look on the way gives: precision@10 and analogies, from fewer pairs and questions."""
@@ -41,6 +47,11 @@ class Tests:
         if self.sets is not None:
             told["analogies"] = self.sets.some(self.questions_every).ask(vectors, self.words)["google"]["all"]["right"]
         return told
+
+    def to_choose_by(self, log_probs: LogProbs) -> dict[str, Any]:
+        """Return what settings are chosen by: precision over validation articles, which no other test looks at."""
+        found = evaluate(log_probs, self.validation)
+        return {"average_precision": found["average_precision"], "precision_10": found["precision"]["10"]}
 
     def all(self, log_probs: LogProbs, vectors: Floats) -> dict[str, Any]:
         """Return every measure."""

@@ -1,8 +1,12 @@
 """The output layers that are compared, by the names that records and figures use, and how each is made.
 
 All of them have the same input vectors, text, window, order and optimizer: Adagrad on the rows that are touched, which
-needs no schedule that knows the end. In short runs on a part of Wikipedia a rate of 0.2 did better than 0.05 for the
-tree, for negative sampling and for sampled softmax, and better than 0.5 for the candidate head; all have it.
+needs no schedule that knows the end. The learning rate of each is chosen from the same few on validation articles
+(measuring/rates.py); before that stage has run, all have the same one.
+
+Those that draw random words draw equally many, for the whole batch. Candidate softmax computes neighbours for their own
+words alone: a batch of running text has some two thousand of them, and as negatives of all its other words they took
+three quarters of the time, and taught next to nothing beside the random ones.
 """
 
 from collections.abc import Callable
@@ -43,12 +47,16 @@ class Frequencies:
 Make = Callable[[int, Frequencies, dict[str, Any]], mct.OutputHead]  # of features, frequencies, and common settings
 
 
+RATE = 0.1  # where none was chosen
+DRAWN = 256  # random words that a batch shares
+
+
 @dataclass(frozen=True)
 class Contestant:
     """An output layer: how it is made, and its learning rate. every_class: moves all rows in each step."""
 
     make: Make
-    rate: float
+    rate: float = RATE
     every_class: bool = False
 
 
@@ -64,19 +72,19 @@ def hierarchical(features: int, words: Frequencies, settings: dict[str, Any]) ->
 
 def negative(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """Word2vec's negative sampling, with negatives that a batch shares."""
-    return NegativeSampling(features, len(words.counts), words.counts, **settings)
+    return NegativeSampling(features, len(words.counts), words.counts, samples=DRAWN, **settings)
 
 
 def sampled(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
     """Softmax over random words, drawn by frequency and corrected for it."""
-    return mct.SampledSoftmax(features, len(words.counts), sampler=words.noise(), prior=words.prior(), **settings)
+    drawn: dict[str, Any] = {"samples": DRAWN, "sampler": words.noise()}
+    return mct.SampledSoftmax(features, len(words.counts), **drawn, prior=words.prior(), **settings)
 
 
 def candidate(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
-    """The library's head, told how often words occur, as sampled softmax is."""
-    return mct.CandidateSoftmax(
-        features, len(words.counts), tail_sampler=words.noise(), prior=words.prior(), **settings
-    )
+    """The library's head, told how often words occur, as sampled softmax is, and that words have many neighbours."""
+    drawn: dict[str, Any] = {"tail": DRAWN, "tail_sampler": words.noise(), "targets_for_all": False}
+    return mct.CandidateSoftmax(features, len(words.counts), **drawn, prior=words.prior(), **settings)
 
 
 def wta(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
@@ -85,12 +93,12 @@ def wta(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.Outp
 
 
 CONTESTANTS = {
-    "candidate": Contestant(candidate, 0.2),
-    "hierarchical": Contestant(hierarchical, 0.2),
-    "negative": Contestant(negative, 0.2),
-    "sampled": Contestant(sampled, 0.2),
-    "full": Contestant(full, 0.2, every_class=True),
-    "wta": Contestant(wta, 0.2),
+    "candidate": Contestant(candidate),
+    "hierarchical": Contestant(hierarchical),
+    "negative": Contestant(negative),
+    "sampled": Contestant(sampled),
+    "full": Contestant(full, every_class=True),
+    "wta": Contestant(wta),
 }
 
 

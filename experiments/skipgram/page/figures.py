@@ -5,7 +5,7 @@ from pathlib import Path
 from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, save
 from experiments.frame.page import Figure
 from experiments.frame.records import Record
-from experiments.skipgram.page.names import COLOURS, SHORT
+from experiments.skipgram.names import COLOURS, SHORT
 from experiments.skipgram.page.tables import analogy
 
 MEASURES = {"precision_10": "precision@10", "analogies": "analogies"}

@@ -6,15 +6,16 @@ from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
 from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, whole
+from experiments.skipgram.names import NAMES, PEER_NAMES, SHORT, stage_of
 from experiments.skipgram.page import paper
 from experiments.skipgram.page.figures import draw_curves
-from experiments.skipgram.page.names import NAMES, SHORT
 from experiments.skipgram.page.tables import (
     ablations_table,
     analogy,
     bands_table,
     growth_table,
     precision_table,
+    rates_table,
     results,
     results_table,
     seeds_table,
@@ -31,8 +32,8 @@ def make_page(records: Records, folder: Path) -> Page:
     words = f"{whole(text['classes'])} words" if text else "a whole vocabulary"
     sections = [
         goals_section(records), results_section(records, folder), precision_section(records), vectors_section(records),
-        ablations_section(records), growth_section(records), seeds_section(records), lookup_section(records),
-        text_section(records), run_section(records),
+        ablations_section(records), growth_section(records), seeds_section(records), rates_section(records),
+        lookup_section(records), text_section(records), run_section(records),
     ]  # fmt: skip
     lead = (
         "Which words stand near a word? Every output layer learns the same text for the same CPU seconds. The paper's "
@@ -76,13 +77,27 @@ def results_section(records: Records, folder: Path) -> Section:
     left_out = {record["head"]: record["reason"] for record in absent if record["head"] not in found}
     not_run = [head for head in missing if head not in left_out]
     notes = [Text(f"Left out: {SHORT[name]}, {reason}.") for name, reason in left_out.items()]
-    peers = any(records.done(stage="peers", kind=kind) for kind in ("result", "missing", "left_out"))
-    told = " ".join(NOT_RUN.format(stage) for stage in [*not_run, *([] if peers else ["peers"])])
-    text = f"All learn with the same input vectors, window, order of the text and optimizer. {told}"
+    peers = [stage_of(peer) for peer in PEER_NAMES if peer not in found and peer not in left_out]
+    told = " ".join(NOT_RUN.format(stage) for stage in [*not_run, *peers])
+    text = (
+        "All learn with the same input vectors, window, order of the text and optimizer, each with the learning rate "
+        f"that was best for it on validation articles; peers as they come. {told}"
+    )
     parts: list[Table | Figure | Text] = [*notes]
     if found:
         parts = [draw_curves(found, folder), results_table(records), *notes]
     return Section("The same CPU seconds", text.strip(), parts, "Results")
+
+
+def rates_section(records: Records) -> Section:
+    """Return how learning rates were chosen."""
+    if not records.done(stage="rates", kind="rate"):
+        return Section("Learning rates", NOT_RUN.format("rates"), short="Rates")
+    text = (
+        "The same few for every output layer, the same CPU seconds for each, chosen on validation articles: no test "
+        "looks at them. Short runs choose for long ones."
+    )
+    return Section("Learning rates", text, [rates_table(records)], "Rates")
 
 
 def precision_section(records: Records) -> Section:

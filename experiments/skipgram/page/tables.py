@@ -1,19 +1,19 @@
 """The tables of the experiment, made of records."""
 
 import statistics
-from typing import Any
 
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
+from experiments.skipgram.chosen_rates import chosen_rates, tried_rates
+from experiments.skipgram.names import NAMES, PEER_NAMES, SHORT, stage_of
 from experiments.skipgram.page import paper
-from experiments.skipgram.page.names import NAMES, PEER_NAMES, SHORT
 
 
 def results(records: Records) -> dict[str, Record]:
     """Return the newest result of each output layer and of each peer, in order."""
     found = {head: records.last(stage=head, kind="result") for head in NAMES}
-    found |= {peer: records.last(stage="peers", kind="result", head=peer) for peer in PEER_NAMES}
+    found |= {peer: records.last(stage=stage_of(peer), kind="result") for peer in PEER_NAMES}
     return {name: record for name, record in found.items() if record}
 
 
@@ -36,29 +36,38 @@ def results_table(records: Records) -> Table:
     )  # fmt: skip
 
 
+def rates_table(records: Records) -> Table:
+    """Return what every output layer reaches with every rate on validation articles, the chosen one marked."""
+    tried, chosen = tried_rates(records), chosen_rates(records)
+    rates = sorted({rate for found in tried.values() for rate in found})
+
+    def cell(head: str, rate: float) -> str:
+        if rate not in tried[head]:
+            return ABSENT
+        return percent(tried[head][rate]["average_precision"]) + (" ←" if chosen[head] == rate else "")
+
+    rows = [[NAMES[head], *(cell(head, rate) for rate in rates)] for head in NAMES if head in tried]
+    return Table(["average precision at rate", *(f"{rate:g}" for rate in rates)], rows, "Chosen: ←.")
+
+
 def precision_table(records: Records, prediction: str = "prediction") -> Table:
-    """Return the paper's table with its two columns, ours of each, and all others beside the most frequent words."""
+    """Return the paper's table: its two output layers, ours of each and all others, and the most frequent words."""
     found, base = results(records), records.last(stage="corpus", kind="baseline")
-    columns = [name for name in ("hierarchical", "wta", "full", "candidate", "negative", "sampled", *PEER_NAMES)
-               if name in found]  # fmt: skip
-    kinds: list[tuple[str, Any]] = [(f"precision@{k}", k) for k in paper.PRECISION]
-
-    def of(record: Record | None, k: str | None) -> str:
-        told = (record or {}).get(prediction)
-        return ABSENT if told is None else percent(told["average_precision"] if k is None else told["precision"][k])
-
     rows = []
-    for title, k in [*kinds, ("average precision", None)]:
-        theirs = paper.AVERAGE_PRECISION if k is None else paper.PRECISION[k]
-        rows.append(
-            [title, *(f"{share:g}%" for share in theirs), of(base, k), *(of(found[name], k) for name in columns)]
-        )
-    perplexity = [number((found[name].get(prediction) or {}).get("perplexity")) for name in columns]
-    rows.append(
-        ["perplexity", ABSENT, ABSENT, number(((base or {}).get(prediction) or {}).get("perplexity")), *perplexity]
-    )
-    names = ["paper, hierarchical", "paper, WTA", "most frequent words", *(SHORT[name] for name in columns)]
-    return Table(["", *names], rows, "Share of held-out pairs whose neighbour is among the k likeliest of all words.")
+    for place, name in enumerate(("paper, hierarchical", "paper, WTA")):
+        shares = [*(theirs[place] for theirs in paper.PRECISION.values()), paper.AVERAGE_PRECISION[place]]
+        rows.append([name, *(f"{share:g}%" for share in shares), ABSENT])
+    order = [name for name in ("hierarchical", "wta", "full", "candidate", "negative", "sampled", *PEER_NAMES)
+             if name in found]  # fmt: skip
+    named: list[tuple[str, Record | None]] = [(SHORT[name], found[name]) for name in order]
+    for title, record in [*named, ("most frequent words", base)]:
+        if told := (record or {}).get(prediction):
+            shares = [*(told["precision"][k] for k in paper.PRECISION), told["average_precision"]]
+            rows.append([title, *map(percent, shares), number(told["perplexity"])])
+    own = {place for place, row in enumerate(rows) if row[0] == SHORT["candidate"]}
+    columns = ["precision", *(f"@{k}" for k in paper.PRECISION), "average", "perplexity"]
+    caption = "Share of held-out pairs whose neighbour is among the k likeliest of all words."
+    return Table(columns, rows, caption, emphasised=own)
 
 
 def bands_table(records: Records) -> Table:
@@ -91,10 +100,10 @@ def ablations_table(records: Records) -> Table:
         ratio = None if share is None or not reference else share / reference
         rows.append([
             name, record["question"], whole(record["words"]), percent(record["prediction"]["precision"]["10"]),
-            percent(share), record["beside"] or ABSENT, times(ratio),
+            percent(share), f"{times(ratio)} {record['beside']}" if record["beside"] else ABSENT,
         ])  # fmt: skip
-    columns = ["layer", "suspicion", "words", "precision@10", "analogies", "compared with", "analogies, of its"]
-    return Table(columns, rows, align="llrrrlr")
+    columns = ["layer", "suspicion", "words", "precision@10", "analogies", "compared with"]
+    return Table(columns, rows, align="llrrrr")
 
 
 def growth_table(records: Records) -> Table:

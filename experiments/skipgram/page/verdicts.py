@@ -2,8 +2,8 @@
 
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import number, percent, times, whole
+from experiments.skipgram.names import SHORT
 from experiments.skipgram.page import paper
-from experiments.skipgram.page.names import SHORT
 from experiments.skipgram.page.tables import analogy, results, words_per_second
 
 EXPLAINS = 0.8  # a change that leaves less than this share of the analogies explains something

@@ -1,6 +1,7 @@
-"""The text to learn from, as numbers of words from the most frequent on, and articles that are kept apart for testing.
+"""The text to learn from, as numbers of words from the most frequent on, and articles that are kept apart: some to
+choose learning rates by, others for testing.
 
-Made once per run, in its cache: train.npy and held_out.npy (uint32), counts.npy (int64), vocabulary.txt.
+Made once per run, in its cache: train.npy, validation.npy, held_out.npy (uint32), counts.npy (int64), vocabulary.txt.
 """
 
 from collections.abc import Sequence
@@ -27,19 +28,23 @@ class CorpusSettings:
     min_count: int = 5  # words that occur less often are left out
     most_words: int = 10_000_000  # the most frequent ones
     phrases: int = 0  # times that frequent pairs are joined: twice makes phrases of four words
-    held_out_every: int = 100  # of so many articles one is kept apart
+    held_out_every: int = 100  # of so many articles one is kept apart for tests, and one for choosing by
 
     @property
     def name(self) -> str:
         """Return what tells the folders of two settings apart."""
-        return f"corpus-{self.min_count}-{self.most_words}-{self.phrases}-{self.held_out_every}"
+        return f"text-{self.min_count}-{self.most_words}-{self.phrases}-{self.held_out_every}"
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """train, held_out: words as numbers, by falling count, SEPARATOR after each line. counts: of each in `train`."""
+    """train, validation, held_out: words as numbers, by falling count, SEPARATOR after each line.
+
+    counts: of each word in `train`.
+    """
 
     train: Words
+    validation: Words
     held_out: Words
     counts: Counts
     words: list[str]
@@ -69,14 +74,17 @@ def make_corpus(
 
 def open_corpus(folder: Path) -> Corpus:
     """Return a corpus that was made, its words read from the disk as they are needed."""
-    train, held_out = (np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("train", "held_out"))
+    train, validation, held_out = (
+        np.load(folder / f"{part}.npy", mmap_mode="r") for part in ("train", "validation", "held_out")
+    )
     words = (folder / "vocabulary.txt").read_text(encoding="utf-8").split("\n")
-    return Corpus(train, held_out, np.load(folder / "counts.npy"), words)
+    return Corpus(train, validation, held_out, np.load(folder / "counts.npy"), words)
 
 
 def _write(text: NumberedText, settings: CorpusSettings, folder: Path) -> None:
-    articles = np.arange(len(text.starts)) % settings.held_out_every == settings.held_out_every - 1
-    train, held_out = text.without(articles)
+    places = np.arange(len(text.starts)) % settings.held_out_every
+    train, apart = text.without(places >= settings.held_out_every - 2)
+    validation, held_out = apart.without(places[places >= settings.held_out_every - 2] == settings.held_out_every - 1)
     chosen = chosen_words(train.counts(), settings)
     if len(chosen) < 2:
         raise InputError(
@@ -86,6 +94,7 @@ def _write(text: NumberedText, settings: CorpusSettings, folder: Path) -> None:
     new = np.full(len(text.names), -1, np.int64)
     new[chosen] = np.arange(len(chosen))
     np.save(folder / "train.npy", renumbered(train.words, new))
+    np.save(folder / "validation.npy", renumbered(validation.words, new))
     np.save(folder / "held_out.npy", renumbered(held_out.words, new))
     np.save(folder / "counts.npy", train.counts()[chosen])
     (folder / "vocabulary.txt").write_text("\n".join(text.names[word] for word in chosen), encoding="utf-8")

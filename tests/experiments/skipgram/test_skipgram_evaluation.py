@@ -50,7 +50,7 @@ def test_bands_part_the_occurrences_and_not_the_words() -> None:
 
 def test_held_out_pairs_are_those_of_the_text_and_the_unigram_guess_is_the_frequent_word() -> None:
     text = np.array([0, 1, SEPARATOR, 0, 2, SEPARATOR], np.uint32)
-    corpus = Corpus(text, text, np.array([6, 3, 1]), ["a", "b", "c"])
+    corpus = Corpus(text, text, text, np.array([6, 3, 1]), ["a", "b", "c"])
     held_out = HeldOut.of(corpus, 100, window=1, sample=0, trained=0)
     pairs = [
         (int(held_out.batch.distinct[word]), int(near))
@@ -60,14 +60,14 @@ def test_held_out_pairs_are_those_of_the_text_and_the_unigram_guess_is_the_frequ
     ]
     assert sorted(pairs) == [(0, 1), (0, 2), (1, 0), (2, 0)]
     assert evaluate(unigram(corpus, 0), held_out)["precision"]["1"] == 0.5
-    nothing = Corpus(text, text[:0], corpus.counts, corpus.words)
+    nothing = Corpus(text, text, text[:0], corpus.counts, corpus.words)
     with pytest.raises(InputError, match="no article is held out"):
         HeldOut.of(nothing, 100, window=1, sample=0, trained=0)
 
 
 def test_over_all_words_probabilities_are_divided_by_the_shares_that_were_learned_from() -> None:
     text = np.array([0, 1] * 20, np.uint32)
-    corpus = Corpus(text, text, np.array([90_000, 10]), ["a", "b"])
+    corpus = Corpus(text, text, text, np.array([90_000, 10]), ["a", "b"])
     assert HeldOut.of(corpus, 10, window=1, sample=1e-3, trained=1e-3).offsets is None
     offsets = HeldOut.of(corpus, 10, window=1, sample=0, trained=1e-3).offsets
     assert offsets is not None

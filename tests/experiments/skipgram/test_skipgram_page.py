@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.frame.records import Records
+from experiments.skipgram.names import stage_of
 from experiments.skipgram.page.paper import PRECISION
 from experiments.skipgram.page.verdicts import explanation, verdicts
 
@@ -20,7 +21,7 @@ def test_goals_are_reached_or_missed_by_the_figures(tmp_path: Path) -> None:
     records.write(stage="candidate", kind="result", **result(0.04, 0.3, words=100))
     records.write(stage="hierarchical", kind="result", **result(0.02, 0.4, words=1001))
     for head, precision, right in (("gensim hierarchical", 0.01, 0.1), ("gensim negative", 0.01, 0.2)):
-        records.write(stage="peers", kind="result", head=head, **result(precision, right))
+        records.write(stage=stage_of(head), kind="result", head=head, **result(precision, right))
     for classes, milliseconds in ((10, 5.0), (100, 11.0)):
         records.write(stage="growth", kind="result", head="candidate", classes=classes, step_ms=milliseconds,
                       bytes_per_class=100.0)  # fmt: skip

@@ -83,14 +83,15 @@ def test_the_corpus_numbers_words_by_frequency_and_holds_articles_out(tmp_path: 
     lines = []
     for article in range(4):
         lines += [f"={article}\tx", "b b a b", "rare" if article == 0 else "c a"]
-    (tmp_path / "a.txt").write_text("\n".join([*lines, "=9\tx", "held b"]))
-    settings = CorpusSettings(min_count=2, held_out_every=5)
+    (tmp_path / "a.txt").write_text("\n".join([*lines, "=8\tx", "chosen a", "=9\tx", "held b"]))
+    settings = CorpusSettings(min_count=2, held_out_every=6)
     corpus = make_corpus([tmp_path / "a.txt"], settings, tmp_path / "cache")
     assert corpus.words == ["b", "a", "c"]
     assert corpus.counts.tolist() == [12, 7, 3]
     assert corpus.tokens == 22
     assert corpus.train[:6].tolist() == [0, 0, 1, 0, SEPARATOR, 0]  # "rare" is gone, and its line with it
     assert corpus.held_out.tolist() == [0, SEPARATOR]
+    assert corpus.validation.tolist() == [1, SEPARATOR]
     again = make_corpus([tmp_path / "absent.txt"], settings, tmp_path / "cache")  # from the cache: nothing is read
     assert again.words == corpus.words
     capped = make_corpus([tmp_path / "a.txt"], CorpusSettings(min_count=1, most_words=2), tmp_path / "cache")
