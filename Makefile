@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(wildcard cpp/*.cpp cpp/*.h cpp/kernels/* bindings/*)
 
-.PHONY: help demo test lint format experiment documents wheel clean
+.PHONY: help demo test chaos lint format experiment documents wheel clean
 
 help:  ## Show what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -16,6 +16,11 @@ demo: $(VENV)/demo.stamp  ## Train a network with 100,000 classes: five output l
 
 test: $(VENV)/test.stamp lint  ## Lint, type-check and run all tests
 	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+
+# Half with a log and half without, each with the whole cluster killed twice; every node fault starts a node anew.
+chaos: $(VENV)/test.stamp  ## Push under faults: 10,000 acknowledged pushes, 100 faults, compared with a ledger
+	$(BIN)/python -m experiments.distributed.chaos --pushes 6000 --faults 60 --lives 3 --nodes 2 --durability log
+	$(BIN)/python -m experiments.distributed.chaos --pushes 6000 --faults 60 --lives 3 --durability checkpoint
 
 lint: $(VENV)/test.stamp  ## Format check, lint, types, import directions
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <stdexcept>
 
 #include "prefetch.h"
@@ -12,19 +13,12 @@
 namespace manyclass {
 namespace {
 
-constexpr size_t kClassBlock = 72;    // classes worked on together: whole tiles of every instruction set
-constexpr size_t kRowsAtOnce = 24;    // classes whose row gradients are made together
-constexpr size_t kExampleBlock = 96;  // examples, and panels of features, whose input gradients are made together
-constexpr size_t kFeaturePanels = 4;
+constexpr size_t kFewExamples = 8;  // a class that is the positive of fewer than one in so many is computed alone
 constexpr float kNone = -std::numeric_limits<float>::infinity();
-
-size_t padded(size_t n) {
-    return (n + kPanel - 1) / kPanel * kPanel;
-}
 
 // [panels][features][kPanel]: examples are the columns of a panel, 0 where there is none.
 AlignedFloats example_panels(const float* input, size_t examples, size_t features, size_t threads) {
-    const size_t panels = padded(examples) / kPanel;
+    const size_t panels = (examples + kPanel - 1) / kPanel;
     AlignedFloats out(panels * features * kPanel);
     parallel_for(panels, threads, [&](size_t panel, size_t) {
         const size_t first = panel * kPanel, count = std::min(kPanel, examples - first);
@@ -36,30 +30,16 @@ AlignedFloats example_panels(const float* input, size_t examples, size_t feature
     return out;
 }
 
-// [panels][examples][kPanel]: features are the columns, each example times its factor.
-AlignedFloats feature_panels(const float* input, const float* factors, size_t examples, size_t features,
-                             size_t threads) {
-    const size_t panels = padded(features) / kPanel;
-    AlignedFloats out(panels * examples * kPanel);
-    parallel_for(panels, threads, [&](size_t panel, size_t) {
-        const size_t first = panel * kPanel, count = std::min(kPanel, features - first);
-        float* to = out.data() + panel * examples * kPanel;
-        for (size_t example = 0; example < examples; ++example, to += kPanel)
-            for (size_t lane = 0; lane < kPanel; ++lane)
-                to[lane] = lane < count ? factors[example] * input[example * features + first + lane] : 0.0f;
-    });
-    return out;
-}
-
 // A block's rows as float32: where they lie, or widened here.
 class BlockRows {
 public:
-    BlockRows(const DenseRows& weight, const int64_t* ids, size_t count, const Kernels& run) {
+    template <class Id>
+    BlockRows(const DenseRows& weight, Id id, size_t count, const Kernels& run) {
         const size_t ahead = std::max<size_t>(1, 2048 / weight.features);
         if (weight.type != RowType::f32) wide_.resize(count * weight.features);
         for (size_t i = 0; i < count; ++i) {
-            if (i + ahead < count) prefetch_row(weight.row(static_cast<size_t>(ids[i + ahead])), weight.row_bytes());
-            const void* row = weight.row(static_cast<size_t>(ids[i]));
+            if (i + ahead < count) prefetch_row(weight.row(static_cast<size_t>(id(i + ahead))), weight.row_bytes());
+            const void* row = weight.row(static_cast<size_t>(id(i)));
             rows_[i] = static_cast<const float*>(row);
             if (weight.type == RowType::f32) continue;
             run.load_row(row, weight.type, weight.features, wide_.data() + i * weight.features);
@@ -84,14 +64,6 @@ double sigmoid(double z) {
 
 }  // namespace
 
-// Lines of one float per example.
-struct SharedStep::Partial {
-    float* shift;    // softmax: the largest logit; then what the block's values are multiplied with
-    float* sums;     // softmax: of e^(logit - shift); logistic: of the losses
-    float* squares;  // of what `sums` (logistic: the shares) adds up, where a class stands for several
-    float* spread;   // sum of spread * product
-};
-
 SharedStep::SharedStep(const int64_t* ids, size_t classes, const int64_t* positives, size_t examples, size_t width)
     : ids_(ids, ids + classes), examples_(examples), width_(width), lanes_(padded(examples)), starts_(classes + 1) {
     std::vector<uint32_t> places(examples * width);
@@ -110,22 +82,30 @@ SharedStep::SharedStep(const int64_t* ids, size_t classes, const int64_t* positi
             pairs_[next[places[slot]]++] = {static_cast<uint32_t>(slot / width), static_cast<uint32_t>(slot)};
 }
 
-size_t SharedStep::blocks() const {
-    return (ids_.size() + kClassBlock - 1) / kClassBlock;
-}
-
-size_t SharedStep::block_size(size_t block) const {
-    return std::min(kClassBlock, ids_.size() - block * kClassBlock);
+void SharedStep::set_order(const SharedLoss& loss) {
+    const auto alone = [&](uint32_t at) {
+        return !loss.spread && loss.log_weights[at] == kNone &&
+               kFewExamples * (starts_[at + 1] - starts_[at]) < examples_;
+    };
+    order_.resize(ids_.size());
+    std::iota(order_.begin(), order_.end(), 0u);
+    const auto middle = std::stable_partition(order_.begin(), order_.end(), [&](uint32_t at) { return !alone(at); });
+    dense_ = static_cast<size_t>(middle - order_.begin());
+    alone_places_.assign(examples_ * width_, kNotAlone);
+    for (size_t place = dense_; place < order_.size(); ++place)
+        for (const Pair& pair : pairs_of(place)) alone_places_[pair.slot] = static_cast<uint32_t>(place);
 }
 
 void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size_t threads) {
     const Kernels& run = kernels();
     const size_t features = loss.weight.features, classes = ids_.size();
     scale_ = loss.scale;
-    logits_ = AlignedFloats(classes * lanes_);
+    set_order(loss);
+    logits_ = AlignedFloats(dense_ * lanes_);
     if (loss.gradients_follow) rows_ = AlignedFloats(classes * padded(features));
     const AlignedFloats panels = example_panels(loss.input, examples_, features, threads);
-    AlignedFloats lines(blocks() * 4 * lanes_), own(examples_ * width_ + 1);
+    AlignedFloats lines((blocks() + 1) * 4 * lanes_), own(examples_ * width_ + 1);
+    const size_t parts = blocks() + 1;  // the last one is of the classes that are alone
     const auto partial = [&](size_t block) {
         float* const first = lines.data() + block * 4 * lanes_;
         return Partial{first, first + lanes_, first + 2 * lanes_, first + 3 * lanes_};
@@ -133,14 +113,23 @@ void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size
 
     parallel_for(blocks(), threads, [&](size_t block, size_t) {
         Partial part = partial(block);
-        const BlockRows rows(loss.weight, ids_.data() + block * kClassBlock, block_size(block), run);
-        if (loss.gradients_follow) keep_rows(rows.data(), features, block);
+        const size_t first = block * kClassBlock;
+        const BlockRows rows(loss.weight, [&](size_t i) { return id(first + i); }, block_size(block), run);
+        for (size_t i = 0; loss.gradients_follow && i < block_size(block); ++i)
+            keep_row(rows.data()[i], features, first + i);
         block_logits(loss, rows.data(), panels.data(), block, part, own.data());
         if (loss.logistic)
             logistic_block(loss, block, part, own.data(), result.pull);
         else
             softmax_block(loss, block, part, own.data());
     });
+    alone_logits(loss, own.data(), threads);
+    Partial of_alone = partial(blocks());
+    std::memset(of_alone.shift, 0, 4 * lanes_ * sizeof(float));
+    if (loss.logistic)
+        alone_logistic_shares(loss, own.data(), result.pull);
+    else
+        alone_softmax(of_alone, own.data(), threads);
 
     // What an example's own positives add: targets and their logits.
     std::vector<double> mass(examples_), of_targets(examples_), extra(examples_);
@@ -162,7 +151,7 @@ void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size
             of_bias += double{loss.spread[place]} * loss.bias[ids_[place]];
         for (size_t example = 0; example < examples_; ++example) {
             double sum = of_bias;
-            for (size_t block = 0; block < blocks(); ++block) sum += partial(block).spread[example];
+            for (size_t part = 0; part < parts; ++part) sum += partial(part).spread[example];
             of_targets[example] += sum * loss.scale;
         }
     }
@@ -170,9 +159,9 @@ void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size
     if (loss.logistic) {
         for (size_t example = 0; example < examples_; ++example) {
             double sum = extra[example], squares = 0;
-            for (size_t block = 0; block < blocks(); ++block) {
-                sum += partial(block).sums[example];
-                squares += partial(block).squares[example];
+            for (size_t part = 0; part < parts; ++part) {
+                sum += partial(part).sums[example];
+                squares += partial(part).squares[example];
             }
             result.losses[example] = static_cast<float>(sum - of_targets[example]);
             result.tail_variance[example] = static_cast<float>(squares);
@@ -183,17 +172,17 @@ void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size
         std::vector<double> sums(lanes_), squares(lanes_);
         std::fill_n(largest.data(), lanes_, kNone);
         std::fill_n(ignored.data(), lanes_, 0.0f);
-        for (size_t block = 0; block < blocks(); ++block) {
-            const float* shift = partial(block).shift;
+        for (size_t part = 0; part < parts; ++part) {
+            const float* shift = partial(part).shift;
             for (size_t e = 0; e < lanes_; ++e) largest[e] = largest[e] >= shift[e] ? largest[e] : shift[e];
         }
-        for (size_t block = 0; block < blocks(); ++block) {
-            const Partial part = partial(block);
-            run.exponentials(part.shift, largest.data(), lanes_, ignored.data(), nullptr);
+        for (size_t part = 0; part < parts; ++part) {
+            const Partial of_part = partial(part);
+            run.exponentials(of_part.shift, largest.data(), lanes_, ignored.data(), nullptr);
             for (size_t e = 0; e < lanes_; ++e) {
-                const double factor = part.shift[e];
-                sums[e] += factor * part.sums[e];
-                squares[e] += factor * factor * part.squares[e];
+                const double factor = of_part.shift[e];
+                sums[e] += factor * of_part.sums[e];
+                squares[e] += factor * factor * of_part.squares[e];
             }
         }
         for (size_t e = 0; e < lanes_; ++e) {
@@ -204,34 +193,24 @@ void SharedStep::losses(const SharedLoss& loss, const SharedResult& result, size
             result.losses[e] = static_cast<float>(mass[e] * log_sum - of_targets[e]);
             result.tail_variance[e] = static_cast<float>(squares[e] / (sums[e] * sums[e]));
         }
-        for (size_t block = 0; block < blocks(); ++block)
+        for (size_t part = 0; part < parts; ++part)
             for (size_t e = 0; e < lanes_; ++e) {
-                float& factor = partial(block).shift[e];
+                float& factor = partial(part).shift[e];
                 factor = e < examples_ ? static_cast<float>(factor / sums[e]) : 0.0f;
             }
         parallel_for(blocks(), threads, [&](size_t block, size_t) {
-            const float* factors = partial(block).shift;
-            for (size_t place = block * kClassBlock; place < block * kClassBlock + block_size(block); ++place) {
-                const float spread = loss.spread ? loss.spread[place] : 0.0f;
-                float* values = logits_of(place);
-                result.pull[place] = run.softmax_shares(values, factors, mass_lanes.data(), spread, lanes_) +
-                                     static_cast<float>(starts_[place + 1] - starts_[place]);
-                for (size_t i = starts_[place]; i < starts_[place + 1]; ++i)
-                    values[pairs_[i].example] += spread - loss.shares[pairs_[i].slot];
-            }
+            softmax_shares(loss, block, partial(block).shift, mass_lanes.data(), result.pull);
         });
+        alone_softmax_shares(loss, of_alone.shift, mass_lanes.data(), result.pull);
     }
     features_ = loss.gradients_follow ? features : 0;
     if (!loss.gradients_follow) logits_ = AlignedFloats();
 }
 
-void SharedStep::keep_rows(const float* const* rows, size_t features, size_t block) {
-    const size_t width = padded(features), count = block_size(block);
-    float* to = rows_.data() + block * kClassBlock * width;
-    for (size_t i = 0; i < count; ++i, to += width) {
-        std::memcpy(to, rows[i], features * sizeof(float));
-        std::fill(to + features, to + width, 0.0f);
-    }
+void SharedStep::keep_row(const float* row, size_t features, size_t place) {
+    float* const to = rows_.data() + place * padded(features);
+    std::memcpy(to, row, features * sizeof(float));
+    std::fill(to + features, to + padded(features), 0.0f);
 }
 
 // Writes the block's logits, plus log weights for softmax, -inf in place of the examples' own positives, whose logits
@@ -247,35 +226,47 @@ void SharedStep::block_logits(const SharedLoss& loss, const float* const* rows, 
     std::memset(partial.sums, 0, 3 * lanes_ * sizeof(float));
     if (loss.spread) run.weighted_sum(lines, RowType::f32, loss.spread + first, count, lanes_, partial.spread);
     for (size_t place = first; place < first + count; ++place) {
-        const float bias = loss.bias ? loss.bias[ids_[place]] : 0.0f;
+        const float bias = loss.bias ? loss.bias[id(place)] : 0.0f;
+        const float log_weight = loss.logistic ? 0 : loss.log_weights[given(place)];
         float* line = logits_of(place);
-        for (size_t i = starts_[place]; i < starts_[place + 1]; ++i) {
-            float& logit = line[pairs_[i].example];
-            own[pairs_[i].slot] = (logit + bias) * loss.scale;
-            logit = kNone;
+        for (const auto [example, slot] : pairs_of(place)) {
+            own[slot] = (line[example] + bias) * loss.scale;
+            line[example] = kNone;
         }
-        run.finish_logits(line, bias, loss.scale, loss.logistic ? 0 : loss.log_weights[place], lanes_, partial.shift);
+        run.finish_logits(line, bias, loss.scale, log_weight, lanes_, partial.shift);
     }
 }
 
 void SharedStep::softmax_block(const SharedLoss& loss, size_t block, Partial& partial, const float* own) {
     const Kernels& run = kernels();
     const size_t first = block * kClassBlock, end = first + block_size(block);
-    for (size_t i = starts_[first]; i < starts_[end]; ++i) {
-        float& shift = partial.shift[pairs_[i].example];
-        shift = shift >= own[pairs_[i].slot] ? shift : own[pairs_[i].slot];
-    }
+    for (size_t place = first; place < end; ++place)
+        for (const auto [example, slot] : pairs_of(place)) {
+            float& shift = partial.shift[example];
+            shift = shift >= own[slot] ? shift : own[slot];
+        }
     for (size_t e = 0; e < lanes_; ++e)
         if (partial.shift[e] == kNone) partial.shift[e] = -std::numeric_limits<float>::max();  // no class of the block
     for (size_t place = first; place < end; ++place) {
         float* line = logits_of(place);
         run.exponentials(line, partial.shift, lanes_, partial.sums,
-                         loss.log_weights[place] > 0 ? partial.squares : nullptr);
-        for (size_t i = starts_[place]; i < starts_[place + 1]; ++i) {
-            const auto [example, slot] = pairs_[i];
+                         loss.log_weights[given(place)] > 0 ? partial.squares : nullptr);
+        for (const auto [example, slot] : pairs_of(place)) {
             line[example] = std::exp(own[slot] - partial.shift[example]);
             partial.sums[example] += line[example];
         }
+    }
+}
+
+void SharedStep::softmax_shares(const SharedLoss& loss, size_t block, const float* factors, const float* mass,
+                                float* pull) {
+    const Kernels& run = kernels();
+    for (size_t place = block * kClassBlock; place < block * kClassBlock + block_size(block); ++place) {
+        const float spread = loss.spread ? loss.spread[given(place)] : 0.0f;
+        float* values = logits_of(place);
+        pull[given(place)] =
+            run.softmax_shares(values, factors, mass, spread, lanes_) + static_cast<float>(pairs_of(place).size());
+        for (const auto [example, slot] : pairs_of(place)) values[example] += spread - loss.shares[slot];
     }
 }
 
@@ -283,89 +274,19 @@ void SharedStep::logistic_block(const SharedLoss& loss, size_t block, Partial& p
     const Kernels& run = kernels();
     const size_t first = block * kClassBlock, end = first + block_size(block);
     for (size_t place = first; place < end; ++place) {
-        const float weight = std::exp(loss.log_weights[place]), log_weight = loss.log_weights[place];
+        const float log_weight = loss.log_weights[given(place)], weight = std::exp(log_weight);
+        float& pulled = pull[given(place)];
         float* line = logits_of(place);
         std::fill(line + examples_, line + lanes_, kNone);
-        pull[place] =
-            run.logistic_shares(line, weight, lanes_, partial.sums, log_weight > 0 ? partial.squares : nullptr);
+        pulled = run.logistic_shares(line, weight, lanes_, partial.sums, log_weight > 0 ? partial.squares : nullptr);
         if (loss.spread)
-            for (size_t e = 0; e < examples_; ++e) line[e] -= loss.spread[place];
-        for (size_t i = starts_[place]; i < starts_[place + 1]; ++i) {
-            const auto [example, slot] = pairs_[i];
+            for (size_t e = 0; e < examples_; ++e) line[e] -= loss.spread[given(place)];
+        for (const auto [example, slot] : pairs_of(place)) {
             const auto share = static_cast<float>(sigmoid(own[slot]));
-            pull[place] += share + 1;
+            pulled += share + 1;
             line[example] = share - loss.shares[slot];
         }
     }
-}
-
-void SharedStep::input_gradients(const float* gradient, float* out, size_t threads) const {
-    const Kernels& run = kernels();
-    const size_t width = padded(features_), panels = width / kPanel;
-    const size_t across = (panels + kFeaturePanels - 1) / kFeaturePanels;
-    const size_t down = (examples_ + kExampleBlock - 1) / kExampleBlock;
-    parallel_for(down * across, threads, [&](size_t task, size_t) {
-        const size_t panel = task % across * kFeaturePanels, some = std::min(kFeaturePanels, panels - panel);
-        const size_t begin = task / across * kExampleBlock, count = std::min(kExampleBlock, examples_ - begin);
-        alignas(64) float sums[kExampleBlock][kFeaturePanels * kPanel] = {};
-        alignas(64) float panels_of_block[kFeaturePanels * kClassBlock * kPanel];
-        for (size_t block = 0; block < blocks(); ++block) {
-            const size_t first = block * kClassBlock, depth = block_size(block);
-            for (size_t i = 0; i < depth; ++i) {
-                const float* row = rows_.data() + (first + i) * width + panel * kPanel;
-                if (block + 1 < blocks()) prefetch_row(row + kClassBlock * width, some * kPanel * sizeof(float));
-                for (size_t p = 0; p < some; ++p)
-                    std::memcpy(panels_of_block + (p * depth + i) * kPanel, row + p * kPanel, kPanel * sizeof(float));
-            }
-            run.column_panels(logits_of(first) + begin, lanes_, count, panels_of_block, some, depth, sums[0],
-                              kFeaturePanels * kPanel);
-        }
-        const size_t at = panel * kPanel, n = std::min(some * kPanel, features_ - at);
-        for (size_t i = 0; i < count; ++i) {
-            const float factor = gradient[begin + i] * scale_;
-            for (size_t j = 0; j < n; ++j) out[(begin + i) * features_ + at + j] = factor * sums[i][j];
-        }
-    });
-}
-
-// Calls finish(place, gradient of the row, [features]) for every class.
-template <class Finish>
-void SharedStep::each_row_gradient(const float* gradient, const float* input, float* sums, size_t threads,
-                                   Finish finish) const {
-    const Kernels& run = kernels();
-    AlignedFloats factors(examples_);
-    for (size_t e = 0; e < examples_; ++e) factors[e] = gradient[e] * scale_;
-    const AlignedFloats panels = feature_panels(input, factors.data(), examples_, features_, threads);
-    const size_t width = padded(features_), tasks = (ids_.size() + kRowsAtOnce - 1) / kRowsAtOnce;
-    AlignedFloats scratch(std::max<size_t>(1, threads) * kRowsAtOnce * width);
-    const float* const queries[] = {factors.data()};
-    parallel_for(tasks, threads, [&](size_t task, size_t worker) {
-        const size_t first = task * kRowsAtOnce, count = std::min(kRowsAtOnce, ids_.size() - first);
-        const float* lines[kRowsAtOnce] = {};
-        float* const own = scratch.data() + worker * kRowsAtOnce * width;
-        for (size_t i = 0; i < count; ++i) {
-            lines[i] = logits_of(first + i);
-            sums[first + i] = 0;
-            run.dots(lines[i], RowType::f32, queries, 1, examples_, sums + first + i);
-        }
-        run.row_panels(lines, count, panels.data(), width / kPanel, examples_, own, width);
-        for (size_t i = 0; i < count; ++i) finish(first + i, own + i * width);
-    });
-}
-
-void SharedStep::row_gradients(const float* gradient, const float* input, float* out, float* sums,
-                               size_t threads) const {
-    each_row_gradient(gradient, input, sums, threads, [&](size_t place, const float* row) {
-        std::memcpy(out + place * features_, row, features_ * sizeof(float));
-    });
-}
-
-void SharedStep::update_rows(const float* gradient, const float* input, const RowRule& rule, const RowsToUpdate& rows,
-                             float* sums, size_t threads) const {
-    const Kernels& run = kernels();
-    each_row_gradient(gradient, input, sums, threads, [&](size_t place, const float* row) {
-        rows.update(rule, static_cast<size_t>(ids_[place]), row, run);
-    });
 }
 
 }  // namespace manyclass

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
 EXPERIMENTS = {  # name → module with an `EXPERIMENT`, loaded when it is asked for
     "demo": "experiments.demo",
     "imagenet21k": "experiments.imagenet21k",
+    "video_id": "experiments.video_id",
     "skipgram": "experiments.skipgram",
     "index": "experiments.index",
     "heads": "experiments.heads",
+    "distributed": "experiments.distributed",
 }
 
 

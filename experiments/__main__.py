@@ -40,6 +40,8 @@ def command(
     head: Annotated[list[str] | None, typer.Option(help="only this output layer; may be given more than once")] = None,
     data: Annotated[Path | None, typer.Option(help="a folder of your own data, instead of the usual")] = None,
     corpus: Annotated[list[Path] | None, typer.Option(help="a text file or folder, for skipgram; may repeat")] = None,
+    phrases: Annotated[int | None, typer.Option(min=0, help="join frequent pairs of words so often")] = None,
+    min_count: Annotated[int | None, typer.Option(min=1, help="leave out words of a text that are rarer")] = None,
     out: Annotated[Path | None, typer.Option(help="folder of results [default: NAME-out]")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     threads: Annotated[int, typer.Option(min=1, help="to compute with")] = default_threads(),
@@ -63,8 +65,8 @@ def command(
 
             heads, stages = tuple(head or ()), tuple(stage or ())
             options = Options(
-                quick=quick, heads=heads, data=data, corpus=tuple(corpus or ()), seed=seed, threads=threads,
-                stages=stages, again=again,
+                quick=quick, heads=heads, data=data, corpus=tuple(corpus or ()), phrases=phrases, min_count=min_count,
+                seed=seed, threads=threads, stages=stages, again=again,
             )  # fmt: skip
             console = make_console()
             page = run_experiment(experiment, out or Path(f"{name}-out"), options, resume, console)

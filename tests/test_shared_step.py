@@ -76,6 +76,16 @@ def test_native_matches_the_reference(name: str, kind: str, sizes: tuple[int, in
         np.testing.assert_allclose(found, expected[part], rtol=1e-4, atol=2e-4, err_msg=part)
 
 
+@pytest.mark.parametrize("logistic", [False, True])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_step_whose_classes_are_all_somebodys_positive_and_nothing_else(threads: int, logistic: bool) -> None:
+    given = case((100, 290, 33, 4))
+    given["log_weights"][:] = -np.inf
+    expected = outcome(_reference.SharedStep, given, 1, logistic)
+    for part, found in outcome(_native.SharedStep, given, threads, logistic).items():
+        np.testing.assert_allclose(found, expected[part], rtol=1e-4, atol=2e-4, err_msg=part)
+
+
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 @pytest.mark.parametrize("kind", KINDS)
 def test_any_number_of_threads_gives_the_same_bits(kind: str, sizes: tuple[int, int, int, int]) -> None:

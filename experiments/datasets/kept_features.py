@@ -50,6 +50,18 @@ class Features:
         return scaled, (bias - scaled @ self.mean).astype(np.float32)
 
 
+class FeatureBatches:
+    """Step → (features, classes), every training example once per epoch, in the same random order every time."""
+
+    def __init__(self, features: Features, size: int, seed: int) -> None:
+        self.features, self.size = features, size
+        self.order = np.random.default_rng(seed).permutation(len(features.train))
+
+    def __call__(self, step: int) -> tuple[Tensor, Tensor]:
+        places = np.arange(step * self.size, (step + 1) * self.size) % len(self.order)
+        return self.features.examples("train", np.sort(self.order[places]))  # reads the file from front to back
+
+
 def read_features(folder: Path) -> Features:
     """Return what the files of a folder hold, as memory maps."""
     return Features(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in NAMES))

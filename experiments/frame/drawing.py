@@ -176,14 +176,26 @@ def spread(positions: Iterable[float], gap: float) -> list[float]:
     return [moved[order.index(index)] for index in range(len(positions))]
 
 
+def kept_beside(heights: Iterable[float], gap: float, low: float = 0.02, high: float = 0.98) -> list[float]:
+    """Return heights, at least `gap` apart, between low and high: what would leave moves, and what is in its way."""
+    kept = list(heights)
+    order = sorted(range(len(kept)), key=kept.__getitem__)
+    for index in reversed(order):
+        kept[index] = min(kept[index], high)
+        high = kept[index] - gap
+    for index in order:
+        kept[index] = max(kept[index], low)
+        low = kept[index] + gap
+    return kept
+
+
 def label_ends(axis: "Axes", ends: Iterable[tuple[str, float, str]], gap: float = 0.065) -> None:
     """Write names at the right of an axis, each (name, y, colour) at the height of its line's end, kept apart."""
     names, values, colours = zip(*ends, strict=True)
     place = axis.transData + axis.transAxes.inverted()
     heights = spread([float(place.transform((axis.get_xlim()[1], value))[1]) for value in values], gap)
-    lift = max(0.0, 0.02 - min(heights)) or min(0.0, 0.98 - max(heights))  # labels stay beside the axis
-    for name, height, colour in zip(names, heights, colours, strict=True):
-        axis.text(1.02, height + lift, name, color=colour, va="center", fontsize=9, transform=axis.transAxes)
+    for name, height, colour in zip(names, kept_beside(heights, gap), colours, strict=True):
+        axis.text(1.02, height, name, color=colour, va="center", fontsize=9, transform=axis.transAxes)
 
 
 def save(figure: "Figure", folder: Path, name: str) -> Path:

@@ -45,6 +45,8 @@ def command_of(card: Record) -> str:
     heads = "".join(f" --head {head}" for head in options["heads"])
     data = " --data …" if options["data"] else ""
     data += " --corpus …" if options.get("corpus") else ""
+    for name in ("phrases", "min_count"):
+        data += f" --{name.replace('_', '-')} {options[name]}" if options.get(name) is not None else ""
     chosen = f"{quick}{heads}{data} --seed {card['seed']} --threads {card['threads']}"
     return f"python -m experiments {card['experiment']}{chosen}"
 

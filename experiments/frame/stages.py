@@ -29,6 +29,8 @@ class Options:
     heads: tuple[str, ...] = ()  # only these output layers; empty: all
     data: Path | None = None  # a folder of the user's own
     corpus: tuple[Path, ...] = ()  # texts of the user's own
+    phrases: int | None = None  # times that frequent pairs of words are joined in a text
+    min_count: int | None = None  # words of a text that occur less often are left out
     seed: int = 0
     threads: int = field(default_factory=default_threads)  # to compute with
     stages: tuple[str, ...] = ()  # only these stages; empty: all
@@ -38,7 +40,10 @@ class Options:
         """Return what must be the same in all sessions of a run, as JSON reads it back."""
         data = None if self.data is None else str(self.data)
         told = {"quick": self.quick, "heads": list(self.heads), "data": data, "seed": self.seed}
-        return told | {"corpus": [str(path) for path in self.corpus] or None}  # None: as in runs from before it
+        # None: as in runs from before there were such options
+        return told | {
+            "corpus": [str(path) for path in self.corpus] or None, "phrases": self.phrases, "min_count": self.min_count,
+        }  # fmt: skip
 
     def heads_among(self, known: Iterable[str]) -> list[str]:
         """Return which of an experiment's output layers are wanted, in the experiment's order."""

@@ -7,7 +7,6 @@ comes by too seldom. So the network first learns a few of the classes, and then 
 
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,17 +16,16 @@ import torch
 from torch import Tensor, nn
 
 import manyclass.torch as mct
-from experiments.datasets.kept_features import Features
+from experiments.datasets.kept_features import FeatureBatches, Features
 from experiments.frame.records import Record, Records
 from experiments.frame.stages import Run
 from experiments.imagenet21k.data import Batches, Images, held_out, held_out_batches
-from experiments.imagenet21k.features import FeatureBatches, keep_layer, open_features, open_layer
+from experiments.imagenet21k.features import keep_layer, open_features, open_layer
 from experiments.imagenet21k.model import (
     BASE_HEAD,
     Plan,
     alexnet_of,
     base_checkpoint,
-    multiply_adds,
     new_network,
     optimizer_of,
     trained_network,
@@ -35,9 +33,11 @@ from experiments.imagenet21k.model import (
 from experiments.imagenet21k.results import Series, name_of
 from experiments.imagenet21k.sources import SIDE
 from experiments.peers.problem import Problem
+from experiments.vision.alexnet import multiply_adds
+from experiments.vision.learning import learn
 from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead, evaluate
-from manyclass.training.loop import Trained, train
+from manyclass.training.loop import Trained
 from manyclass.training.metrics import Accuracy, Metrics
 
 Batch = tuple[Tensor, Tensor]
@@ -56,42 +56,6 @@ HEADS: dict[Series, dict[str, Any]] = {
     ("hierarchical", None, None): {},
     ("full", None, None): {},
 }
-
-
-def learn(
-    model: nn.Module,
-    batches: Callable[[int], Batch],
-    optimizer: mct.RowSGD,
-    run: Run,
-    *,
-    steps: int | None = None,
-    seconds: float | None = None,
-    final_rate: float = 1.0,
-    tests: list[Batch],
-    points: int,
-    **settings: Any,
-) -> Trained:
-    """Train for so many steps, over which the rates fall exponentially to a share of them, or for so many seconds.
-
-    points: how many times it is evaluated on the tests.
-    """
-    gamma = 1.0 if steps is None else final_rate ** (1 / steps)
-    every = max(1, steps // points) if steps is not None else (seconds or 0.0) / points
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mct.ApproximationWarning)  # 3000 candidates are many of these classes
-        return train(
-            model,
-            batches,
-            optimizer,
-            steps=steps,
-            seconds=seconds,
-            schedule=torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma),
-            evaluate_on=tests,
-            evaluate_every=every,
-            metrics=Metrics([Accuracy()]),
-            progress=run.progress,
-            **settings,
-        )
 
 
 def record_curve(records: Records, stage: str, series: Series, evaluations: Iterable[Record], batch: int) -> None:

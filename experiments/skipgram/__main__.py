@@ -10,7 +10,7 @@ try:
 except ModuleNotFoundError:
     sys.exit("skipgram: the command needs typer, which is not installed; pip install '.[experiments]'")
 
-from experiments.skipgram.lookup import Answer, Lookup
+from experiments.skipgram.vectors.lookup import Answer, Lookup
 from manyclass.errors import ManyclassError
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)

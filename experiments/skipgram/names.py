@@ -22,3 +22,8 @@ COLOURS = {
     "candidate": "#d1361f", "hierarchical": "#2c7fb8", "negative": "#1bb5b5", "sampled": "#2a9d4a", "wta": "#e89a2c",
     "full": "#5b6670", "gensim hierarchical": "#1f4e9c", "gensim negative": "#0b6a78", "fastText": "#7a5195",
 }  # fmt: skip
+
+
+def stage_of(peer: str) -> str:
+    """Return the name of a peer's stage, as the command line has it."""
+    return peer.replace(" ", "-")

@@ -12,10 +12,12 @@ from manyclass.errors import (
     InputError,
     InputTypeError,
     ManyclassError,
+    RankError,
 )
 from manyclass.index import ClassIndex
 from manyclass.quality import Quality
 from manyclass.report import Report
+from manyclass.sharded_index import ShardedIndex
 from manyclass.tuning import Tuned, tune
 
 
@@ -39,7 +41,9 @@ __all__ = [
     "InputTypeError",
     "ManyclassError",
     "Quality",
+    "RankError",
     "Report",
+    "ShardedIndex",
     "TopK",
     "Tuned",
     "backend_info",

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from manyclass import identify_command
+from manyclass.distributed import train_command
 from manyclass.doctor import examine
 
 
@@ -14,8 +16,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--version", action="version", version=f"manyclass {version('manyclass')}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("doctor", help="say what is installed, what computes here, and what is missing for what")
-    parser.parse_args(arguments)
-    return examine(print)
+    identify_command.add_arguments(
+        commands.add_parser("identify", help="say from which of a model's videos pictures are")
+    )
+    train_command.add_arguments(
+        commands.add_parser("train", help="train a job with many workers: on this machine, or on a cluster")
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "identify":
+        return identify_command.identify(chosen)
+    return train_command.train(chosen) if chosen.command == "train" else examine(print)
 
 
 if __name__ == "__main__":

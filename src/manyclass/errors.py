@@ -10,6 +10,7 @@ __all__ = [
     "InputTypeError",
     "ManyclassError",
     "MemoryBudgetError",
+    "RankError",
 ]
 
 
@@ -47,3 +48,7 @@ class DivergedError(ManyclassError, ArithmeticError):
 
 class MemoryBudgetError(ManyclassError, MemoryError):
     """What is about to be made needs more memory than there is; nothing has been taken yet."""
+
+
+class RankError(ManyclassError, RuntimeError):
+    """Another process of the group refused, asked for something else, ended, or did not come in time."""

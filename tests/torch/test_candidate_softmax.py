@@ -141,9 +141,9 @@ def mean_and_error(values: Tensor) -> tuple[float, float]:
     return float(values.mean()), float(values.std() / len(values) ** 0.5)
 
 
-@pytest.mark.parametrize("shared", [True, False])
-def test_the_estimated_normaliser_is_unbiased(shared: bool) -> None:
-    head = small_head(shared=shared, candidates=3, tail=8, reduction="none").double()
+@pytest.mark.parametrize("settings", [{"shared": True}, {"shared": False}, {"targets_for_all": False}], ids=str)
+def test_the_estimated_normaliser_is_unbiased(settings: dict[str, Any]) -> None:
+    head = small_head(**settings, candidates=3, tail=8, reduction="none").double()
     x, target = random_tensor(2, FEATURES).double(), torch.tensor([3, 40])
     logits = reference_logits(head, x, head.weight, head.bias)
     of_positives = logits.gather(1, target[:, None])[:, 0]
@@ -153,6 +153,19 @@ def test_the_estimated_normaliser_is_unbiased(shared: bool) -> None:
         mean, error = mean_and_error(estimate)
         assert error < 0.03 * exact  # or the next line says little
         assert abs(mean - exact) < 4.5 * error  # normal error: by chance once in 150,000 seeds
+
+
+def test_targets_that_are_not_for_all_move_by_their_own_examples_alone() -> None:
+    """With no hard and no random class there is nothing to be mistaken for but the example's other targets."""
+    settings: dict[str, Any] = {"mined_examples": 0, "tail": 0, "reduction": "none"}
+    head = small_head(**settings, targets_for_all=False)
+    x, target = random_tensor(2, FEATURES), torch.tensor([[3, 7], [40, -1]])
+    losses = head(x, target)
+    logits = F.linear(x, head.weight, head.bias)
+    expected = logits[0, [3, 7]].logsumexp(0) - logits[0, [3, 7]].mean()
+    torch.testing.assert_close(losses, torch.stack([expected, torch.zeros(())]), rtol=1e-5, atol=1e-5)
+    assert head.targets_for_all != small_head(**settings).targets_for_all
+    assert (small_head(**settings)(x, target) > losses).all()
 
 
 def test_evaluation_draws_the_same_tail_each_time_and_leaves_training_alone() -> None:

@@ -8,7 +8,7 @@ import torch
 from head_cases import random_tensor, small_head
 
 from manyclass.torch import CandidateSoftmax, RowSGD
-from manyclass.torch.approximation_meter import sampling_noise, usual_interval
+from manyclass.torch.approximation_meter import likeliest_others, sampling_noise, usual_interval
 from manyclass.torch.mining import WORTH_ALL, Mining
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
@@ -31,13 +31,18 @@ def column(*ids: int) -> torch.Tensor:
 def test_noise_is_the_variance_by_the_best_classes_that_are_nobodys_positives() -> None:
     logits = torch.tensor([[0.4, 0.3, 0.2, 0.06, 0.04], [0.1, 0.2, 0.3, 0.25, 0.15]]).log()
     positives = torch.tensor([[0, -1], [2, 1]])
-    half, never = (lambda ids: torch.full(ids.shape, 0.5)), (lambda ids: torch.zeros(ids.shape))
+
+    def noise(depth: int, chance: float) -> float:
+        likeliest, ids = likeliest_others(logits, positives, depth, logistic=False)
+        return sampling_noise(likeliest, torch.full(ids.shape, chance))
+
     one, other = 0.06**2, 0.25**2
-    assert sampling_noise(logits, positives, 1, half) == pytest.approx((one / (1 + one) + other / (1 + other)) / 2)
+    assert noise(1, 0.5) == pytest.approx((one / (1 + one) + other / (1 + other)) / 2)
     one, other = 0.06**2 + 0.04**2, 0.25**2 + 0.15**2
-    assert sampling_noise(logits, positives, 9, half) == pytest.approx((one / (1 + one) + other / (1 + other)) / 2)
-    assert sampling_noise(logits, positives, 9, never) == pytest.approx(1, abs=1e-6)
-    yes_or_no = sampling_noise(torch.tensor([[0.0, 8.0, 0.0]]), torch.tensor([[1]]), 5, half, logistic=True)
+    assert noise(9, 0.5) == pytest.approx((one / (1 + one) + other / (1 + other)) / 2)
+    assert noise(9, 0.0) == pytest.approx(1, abs=1e-6)
+    likeliest, ids = likeliest_others(torch.tensor([[0.0, 8.0, 0.0]]), torch.tensor([[1]]), 5, logistic=True)
+    yes_or_no = sampling_noise(likeliest, torch.full(ids.shape, 0.5))
     assert yes_or_no == pytest.approx(0.5 / 1.5)
 
 

@@ -14,6 +14,9 @@ from manyclass.torch.priors import Prior
 from manyclass.torch.row_head import SlowThreadsWarning
 from manyclass.torch.row_optimizers import RowAdagrad, RowAdam, RowSGD
 from manyclass.torch.sampled_softmax import SampledSoftmax
+from manyclass.torch.sharded_checkpoint import load_sharded_checkpoint, save_sharded_checkpoint
+from manyclass.torch.sharded_serving import save_index_shards
+from manyclass.torch.sharded_softmax import ShardedSoftmax, leave_out_of_ddp
 from manyclass.torch.wta_softmax import WTASoftmax
 
 __all__ = [
@@ -30,12 +33,17 @@ __all__ = [
     "RowAdam",
     "RowSGD",
     "SampledSoftmax",
+    "ShardedSoftmax",
     "SlowThreadsWarning",
     "TopK",
     "WTASoftmax",
     "clip_grad_norm_",
+    "leave_out_of_ddp",
     "load_checkpoint",
+    "load_sharded_checkpoint",
     "make_head",
     "memory_budget",
     "save_checkpoint",
+    "save_index_shards",
+    "save_sharded_checkpoint",
 ]

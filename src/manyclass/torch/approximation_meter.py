@@ -1,7 +1,6 @@
 """How good the approximation is while training: measured on a few examples now and then, exactly."""
 
 import warnings
-from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -61,7 +60,11 @@ class ApproximationMeter:
         values, best = exact_logits.topk(depth, 1)
         found = (best[:, :, None] == seen[:, None, :]).any(2)[~values.isneginf()]  # of classes that are not masked
         inside = exact_logits.gather(1, seen.clamp(min=0)).masked_fill(seen < 0, -torch.inf).logsumexp(1)
-        kept = (inside - exact_logits.logsumexp(1)).exp()
+        self.note(depth, found, inside - exact_logits.logsumexp(1), age)
+
+    def note(self, depth: int, found: Tensor, log_kept: Tensor, age: tuple[float, int]) -> None:
+        """Note which of the exact best `depth` classes were computed, the log of the mass that was, and the age."""
+        kept = log_kept.exp()
         self.readings[f"recall_at_{depth}"] = float(found.float().mean())
         self.readings["missed_mass"] = float((1 - kept).clamp(min=0).mean())
         self.readings |= {"table_age_mean": age[0], "table_age_max": float(age[1])}
@@ -76,24 +79,25 @@ def usual_interval(classes: int) -> int:
     return max(SHORTEST_INTERVAL, classes // CLASSES_PER_STEP)
 
 
-def sampling_noise(
-    exact_logits: Tensor,
-    positives: Tensor,
-    depth: int,
-    chance: Callable[[Tensor], Tensor],
-    logistic: bool = False,
-) -> float:
+def likeliest_others(exact_logits: Tensor, positives: Tensor, depth: int, logistic: bool) -> tuple[Tensor, Tensor]:
+    """Return the probabilities of the best few classes that are nobody's positives, and which these are.
+
+    exact_logits (examples, classes) of the first examples; positives (batch, n), -1 where absent; depth: how many.
+    """
+    probabilities = exact_logits.sigmoid() if logistic else exact_logits.softmax(1)
+    others = probabilities.index_fill(1, positives[positives >= 0], 0)
+    best = others.topk(min(depth, others.shape[1]), 1)
+    return best.values, best.indices
+
+
+def sampling_noise(likeliest: Tensor, chance: Tensor) -> float:
     """Return how much of a step is noise where nothing is mined: 0 none, near 1 nothing else.
 
     A class of probability p that is there by chance π, and then counts 1 / π times, adds p² (1 / π - 1) to the relative
     variance of the normaliser; v, the sum over the best few classes that are nobody's positives, becomes v / (1 + v),
     so that a few hopeless examples do not decide for all.
 
-    exact_logits (examples, classes) of the first examples; positives (batch, n), -1 where absent; depth: how many of
-    the best. chance: of class ids, any shape.
+    likeliest, chance: (examples, depth), p and π of those classes.
     """
-    probabilities = exact_logits.sigmoid() if logistic else exact_logits.softmax(1)
-    others = probabilities.index_fill(1, positives[positives >= 0], 0)
-    best = others.topk(min(depth, others.shape[1]), 1)
-    variance = (best.values.double() ** 2 * (1 / chance(best.indices).clamp_min(1e-12) - 1)).sum(1)
+    variance = (likeliest.double() ** 2 * (1 / chance.clamp_min(1e-12) - 1)).sum(1)
     return float((variance / (1 + variance)).mean())

@@ -23,11 +23,18 @@ from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import all_classes, predictions
 from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
-from manyclass.torch.approximation_meter import EXAMPLES, ApproximationMeter, sampling_noise, usual_interval
+from manyclass.torch.approximation_meter import (
+    EXAMPLES,
+    ApproximationMeter,
+    likeliest_others,
+    sampling_noise,
+    usual_interval,
+)
 from manyclass.torch.class_sampler import ClassSampler
+from manyclass.torch.class_targets import Targets
 from manyclass.torch.head import Output, Reduction, checked_output, reshaped
 from manyclass.torch.head_index import HeadIndex
-from manyclass.torch.linear_conversion import FromLinear, linear_over
+from manyclass.torch.linear_conversion import FromLinear, folded, linear_over
 from manyclass.torch.mining import Mining
 from manyclass.torch.predictions import Normalizer, checked_normalizer
 from manyclass.torch.priors import PriorSetting
@@ -70,11 +77,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int = 256. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
-    tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets are part of the sample, each
-        weighted by how rare it was among the last million (tail_and_targets.py). "uniform": only the draws stand for
-        the rest; "counted": half of them uniform, half as often as each class was among the last million targets;
-        "log_uniform", for classes numbered from the most frequent on; or a tensor of frequencies (num_classes,).
-        However they are drawn, the normaliser is estimated without bias.
+    tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
+        part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
+        only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
+        last million targets; "log_uniform", for classes numbered from the most frequent on; or a tensor of frequencies
+        (num_classes,). However they are drawn, the normaliser is estimated without bias.
+    targets_for_all: bool = True. With shared=True, the targets of a batch are computed for all its examples, each of
+        which learns what it is not. False: for their own example alone, and hard and random classes for all. Where
+        examples have many targets, as words have neighbours, that takes a fraction of the time.
     prior: where the bias starts: None (default), a number, counts, Prior(counts, examples) or "counted", see
         HeadWithPrior.
     normalize: bool = False. Cosine logits; give a temperature well below 1 with it.
@@ -114,6 +124,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         remembered: int = 2,
         tail: int = 256,
         tail_sampler: str | Tensor = "batch",
+        targets_for_all: bool = True,
         prior: PriorSetting = None,
         normalize: bool = False,
         temperature: float = 1.0,
@@ -150,7 +161,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if candidates is None:
             candidates = CANDIDATES if config is None else config.candidates
         self._candidates = check_count("candidates", candidates)
-        self.shared = bool(shared)
+        self.shared, self.targets_for_all = bool(shared), bool(targets_for_all)
         self.mining = Mining(
             examples=mined_examples, every=mined_every, candidates=mined_candidates, remembered=remembered
         )
@@ -169,7 +180,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             counts=self.target_counts,
             argument="tail_sampler",
         )
-        samples_targets = with_targets and self.shared and self.tail > 0
+        samples_targets = with_targets and self.shared and self.tail > 0 and self.targets_for_all
         self.tail_and_targets = TailAndTargets(self.num_classes) if samples_targets else None
         self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
@@ -254,12 +265,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             raise ConfigError("normalize=True: cosine logits are no linear layer; keep the head, or train without")
         if self.input_mean is None and self.temperature == 1 and not len(self.removed):
             return super().to_linear()
-        bias = self.weight.new_zeros(self.num_classes) if self.bias is None else self.bias
-        if self.input_mean is not None:
-            bias = bias - self.weight @ self.input_mean.to(self.weight.dtype)
-        shares = self.input_mean is None and self.temperature == 1
-        weight = self.weight if shares else nn.Parameter(self.weight / self.temperature)
-        return linear_over(weight, nn.Parameter((bias / self.temperature).index_fill(0, self.removed, -torch.inf)))
+        weight, bias = folded(self.weight, self.bias, self.input_mean, self.temperature)
+        bias = weight.new_zeros(self.num_classes) if bias is None else bias
+        if self.input_mean is not None or self.temperature != 1:  # biases that would not follow if the rows moved
+            weight = nn.Parameter(weight.clone() if weight is self.weight else weight)
+        return linear_over(weight, nn.Parameter(bias.index_fill(0, self.removed, -torch.inf)))
 
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -386,10 +396,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         if self.training and self.input_mean is not None and torch._C._current_graph_task_id() < 0:
             self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
-        x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
+        x = self.prepared(input)
         if self._nothing_approximated:
-            targets = self._targets(positives) if self._weighs_targets else None
-            return all_classes.losses(*layer.plain(x), positives, logistic=logistic, targets=targets)
+            return self._exact_losses(x, positives)
         again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
         learning = self.training and torch.is_grad_enabled() and again is None
         if learning:
@@ -397,17 +406,26 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
         classes = self._step_classes(x.detach(), positives, learning) if again is None else again
         targets = self._targets(positives, classes.ids, classes.log_weights)
-        if self.shared:
-            found = shared_losses(layer, x, classes, targets, logistic=logistic)
-            losses, pulled = found.losses, (classes.ids, found.pull)
-        else:
-            logits = layer.own_logits(x, classes.ids)
-            losses = own_losses(logits, classes, targets, logistic)
-            pulled = classes.pulled(logits.detach(), positives)
+        losses, distinct, pull = self._losses_over(x, classes, targets)
         if learning:
             self._recent.keep(positives, classes)
-            self._note_step(classes, positives, *pulled, exact)
+            self._note_step(classes, positives, distinct, pull, exact)
         return losses
+
+    def _exact_losses(self, x: Tensor, positives: Tensor) -> Tensor:
+        """Return the losses over all classes, of inputs as `prepared` returns them."""
+        targets = self._targets(positives) if self._weighs_targets else None
+        logistic = self.output == "logistic"
+        return all_classes.losses(*self.layer.plain(x), positives, logistic=logistic, targets=targets)
+
+    def _losses_over(self, x: Tensor, classes: StepClasses, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the losses over the classes of a step, the distinct ones, and how far the step pulls each."""
+        layer, logistic = self.layer, self.output == "logistic"
+        if self.shared:
+            found = shared_losses(layer, x, classes, targets, logistic=logistic)
+            return found.losses, classes.ids, found.pull
+        logits = layer.own_logits(x, classes.ids)
+        return own_losses(logits, classes, targets, logistic), *classes.pulled(logits.detach(), targets.positives)
 
     def _step_classes(self, x: Tensor, positives: Tensor, learning: bool) -> StepClasses:
         """Return the classes that this step computes."""
@@ -417,7 +435,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         hard = self._mined(x, positives) if learning else self._looked_up(x)
         if learning and self.tail_and_targets is not None:
             return self.tail_and_targets.classes(hard, positives, self.tail, self.sampler)
-        return shared_classes(hard, positives, tail=self.tail, sampler=self._random_classes())
+        for_all = self.targets_for_all or not self.training
+        return shared_classes(hard, positives, tail=self.tail, sampler=self._random_classes(), targets_for_all=for_all)
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""
@@ -456,18 +475,17 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _measured(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return the logits of all classes for the first examples, and tell mining what it is worth."""
         exact = self.layer.all_logits(x[:EXAMPLES])
-
-        def chance(ids: Tensor) -> Tensor:
-            """Return how likely each class is in a step that mines nothing."""
-            if self.tail_and_targets is None or not self.tail_and_targets.at_random:
-                return -torch.expm1(-self.tail * self.sampler.log_probability(ids).exp())
-            targets, left = int((positives >= 0).sum()), self.sampler.classes_left
-            found = self.tail_and_targets.chance(ids.numpy(), targets, len(positives), self.tail, left)
-            return torch.from_numpy(found)
-
-        logistic = self.output == "logistic"
-        self.mining.note_noise(sampling_noise(exact, positives, self.mining.candidates, chance, logistic))
+        likeliest, ids = likeliest_others(exact, positives, self.mining.candidates, self.output == "logistic")
+        self.mining.note_noise(sampling_noise(likeliest, self._chance(ids, positives)))
         return exact
+
+    def _chance(self, ids: Tensor, positives: Tensor) -> Tensor:
+        """Return how likely each class is in a step with these positives that mines nothing."""
+        if self.tail_and_targets is None or not self.tail_and_targets.at_random:
+            return -torch.expm1(-self.tail * self.sampler.log_probability(ids).exp())
+        targets, left = int((positives >= 0).sum()), self.sampler.classes_left
+        found = self.tail_and_targets.chance(ids.numpy(), targets, len(positives), self.tail, left)
+        return torch.from_numpy(found)
 
     @torch.no_grad()
     def _note_step(

@@ -110,8 +110,18 @@ def load_checkpoint(
     A damaged file, or one of another model or optimizer, raises a FileError (CorruptFileError, FileVersionError) before
     anything changes.
     """
-    settings, tensors = read_tensors(path, KIND)
-    where = os.fspath(path)
+    return restore_checkpoint(os.fspath(path), *read_tensors(path, KIND), model, optimizer, index)
+
+
+def restore_checkpoint(
+    where: str,
+    settings: dict[str, Any],
+    tensors: Tensors,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    index: bool = True,
+) -> CheckpointInfo:
+    """Bring back what was read from `where`, as `load_checkpoint` does."""
     state = {name: tensor for name, tensor in tensors.items() if not name.startswith(OURS)}
     state |= {name: state[other] for name, other in settings["aliases"].items()}
     _check_model(where, state, model)

@@ -69,7 +69,7 @@ class OutputHead(nn.Module):
         self._note_targets(positives)
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(flat, positives)
-        _check_overflow(flat, losses)
+        check_overflow(flat, losses)
         if self.reduction == "mean":
             one_each = self.class_weight is not None and target.shape == input.shape[:-1]
             return self._checked_loss(self._weighted_mean(losses, positives) if one_each else losses.mean())
@@ -95,8 +95,8 @@ class OutputHead(nn.Module):
             if left_out is None:
                 best = self._topk(flat, k, **options)
             else:
-                best = _without(self._topk(flat, min(self.num_classes, k + left_out.shape[1]), **options), left_out, k)
-        _check_overflow(flat, best.log_probs)
+                best = without(self._topk(flat, min(self.num_classes, k + left_out.shape[1]), **options), left_out, k)
+        check_overflow(flat, best.log_probs)
         return reshaped(best, (*input.shape[:-1], k))
 
     def _excluded(self, exclude: Tensor, leading: torch.Size) -> Tensor:
@@ -119,19 +119,23 @@ class OutputHead(nn.Module):
         """Return log probabilities of all classes, (..., num_classes), or of the given ones, (..., n)."""
         flat = self._flat(input)
         if classes is not None:
-            if not isinstance(classes, Tensor) or classes.dtype not in ID_TYPES:
-                kind = classes.dtype if isinstance(classes, Tensor) else type(classes).__name__
-                raise InputTypeError(f"classes is {kind}; class ids are whole numbers: pass classes.long()")
-            self._check_device("classes", classes)
-            if classes.dim() != input.dim() or classes.shape[:-1] != input.shape[:-1]:
-                expected = tuple(input.shape[:-1])
-                raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
-            self._check_ids("classes", classes)
-            classes = classes.long().reshape(len(flat), classes.shape[-1])
+            classes = self._wanted(classes, input)
         with torch.autocast("cpu", enabled=False):
             found = self._log_prob(flat, classes, **options)
-        _check_overflow(flat, found)
+        check_overflow(flat, found)
         return found.reshape(*input.shape[:-1], found.shape[-1])
+
+    def _wanted(self, classes: Tensor, input: Tensor) -> Tensor:
+        """Return the classes that are asked for as (examples, n), after checks."""
+        if not isinstance(classes, Tensor) or classes.dtype not in ID_TYPES:
+            kind = classes.dtype if isinstance(classes, Tensor) else type(classes).__name__
+            raise InputTypeError(f"classes is {kind}; class ids are whole numbers: pass classes.long()")
+        self._check_device("classes", classes)
+        if classes.dim() != input.dim() or classes.shape[:-1] != input.shape[:-1]:
+            expected = tuple(input.shape[:-1])
+            raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
+        self._check_ids("classes", classes)
+        return classes.long().reshape(-1, classes.shape[-1])
 
     def _weighted_mean(self, losses: Tensor, positives: Tensor) -> Tensor:
         """Return the sum by that of the targets' weights, as CrossEntropyLoss has it for one class per example."""
@@ -272,7 +276,7 @@ def _squares_add_up(flat: Tensor) -> bool:
     return math.isfinite(torch.dot(values, values))
 
 
-def _check_overflow(flat: Tensor, outcome: Tensor) -> None:
+def check_overflow(flat: Tensor, outcome: Tensor) -> None:
     """Raise where inputs so large that float32 cannot hold their squares led to logits beyond it."""
     if math.isfinite(outcome.detach().sum()):
         return
@@ -280,7 +284,7 @@ def _check_overflow(flat: Tensor, outcome: Tensor) -> None:
         raise InputError("input gives logits beyond float32 with these rows; scale either down")
 
 
-def _without(best: TopK[Tensor], left_out: Tensor, k: int) -> TopK[Tensor]:
+def without(best: TopK[Tensor], left_out: Tensor, k: int) -> TopK[Tensor]:
     """Return the k best that are not left out, -1 and -inf where there are too few."""
     gone = (best.classes[:, :, None] == left_out[:, None, :]).any(2) & (best.classes >= 0)
     order = gone.int().sort(dim=1, stable=True).indices[:, :k]  # those that stay, best first

@@ -15,8 +15,9 @@ from manyclass._index_state import Progress
 from manyclass._row_types import as_floats, as_rows
 from manyclass._self_configuration.plans import with_balance
 from manyclass._topk import TopK
+from manyclass._training_config import training_config
 from manyclass._validation import Ids, check_count
-from manyclass.config import HashConfig, uses_tables
+from manyclass.config import HashConfig
 from manyclass.errors import FileError, InputError
 from manyclass.index import ClassIndex
 from manyclass.torch.approximation_meter import ApproximationWarning
@@ -29,21 +30,7 @@ from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
 KEPT_QUERIES = 2000  # of a sample that a head was given: enough for a balance whenever the index is built anew
-CELLS = 1024  # of a head with so many classes that it does not scan them all: what a re-hash compares a row with
-SCANNED_CLASSES = 1 << 16  # per example, where there are cells
 UNIT_SLICE = 65_536  # rows that are brought to length one at a time
-
-
-def training_config(classes: int, features: int, candidates: int) -> HashConfig:
-    """Return how a head finds so many candidates unless told: as an index does, with less effort if it is large.
-
-    Training forgives a miss, which the next example makes up for, and it re-hashes rows at every step; serving does
-    neither. So the scan of a large head passes over the same number of classes however many there are.
-    """
-    if not uses_tables(classes, features):
-        return HashConfig.for_problem(classes, features)
-    reach = candidates * classes**2 // SCANNED_CLASSES**2
-    return HashConfig.flat_sketch(256, cells=CELLS, cell_reach=min(reach, 2**31 - 1), candidates=candidates)
 
 
 class HeadIndex:

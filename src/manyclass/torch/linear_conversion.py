@@ -55,6 +55,18 @@ def _learn(head: Any, queries: Any, settings: dict[str, Any]) -> None:
         head.candidates = candidates
 
 
+def folded(
+    weight: Tensor, bias: Tensor | None, mean: Tensor | None, temperature: float
+) -> tuple[Tensor, Tensor | None]:
+    """Return rows and biases of a plain layer with the logits of these less a mean, by a temperature."""
+    if mean is not None:
+        of_mean = weight @ mean.to(weight.dtype)
+        bias = -of_mean if bias is None else bias - of_mean
+    if temperature != 1:
+        weight, bias = weight / temperature, None if bias is None else bias / temperature
+    return weight, bias
+
+
 def linear_over(weight: Tensor, bias: Tensor | None) -> nn.Linear:
     """Return an nn.Linear over this weight (classes, features) and bias (classes,), in the weight's type."""
     if bias is not None and bias.dtype != weight.dtype:

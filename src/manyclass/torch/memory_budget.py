@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from manyclass._machine import available_memory
+from manyclass._training_config import training_config
 from manyclass._validation import check_count
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, MemoryBudgetError
-from manyclass.torch.head_index import training_config
 from manyclass.torch.row_arrays import computed_in
 
 WORTH_A_LOOK = 2**26  # bytes of rows below which nothing is asked: making small heads must stay quick

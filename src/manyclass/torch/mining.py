@@ -89,6 +89,8 @@ class Mining:
 
     def recalled(self, positives: Tensor, classes: int) -> Tensor:
         """Return what is remembered for the classes of these examples: of each example's freshest class, flat."""
+        if not self._count:  # nothing was ever looked up
+            return torch.empty(0, dtype=torch.int64)
         self._make_room(classes)
         ids = positives.numpy()
         looked_up = np.where(ids >= 0, self._looked_up[ids], -1)

@@ -28,14 +28,20 @@ def topk(
     layer: ClassLayer, x: Tensor, found: Tensor, k: int, logistic: bool, normalizer: Normalizer, outside: DrawOutside
 ) -> TopK[Tensor]:
     """Return the k best of the classes found (examples, n), -1 where absent; of equal logits the lowest id."""
-    classes = _ascending(found)
-    logits, order = layer.own_logits(x, classes).sort(dim=1, descending=True, stable=True)
-    classes, best = classes.gather(1, order), logits[:, :k]
+    classes, logits = ranked(layer, x, found)
+    best = logits[:, :k]
     if logistic:
         log_probs = F.logsigmoid(best)
     else:
         log_probs = best - _log_normalizer(layer, x, classes, logits, normalizer, outside)
     return TopK(classes=classes[:, :k], log_probs=log_probs, logits=best)
+
+
+def ranked(layer: ClassLayer, x: Tensor, found: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the classes found, best first, of equal ones the lowest id, and their logits."""
+    classes = _ascending(found)
+    logits, order = layer.own_logits(x, classes).sort(dim=1, descending=True, stable=True)
+    return classes.gather(1, order), logits
 
 
 def log_prob(

@@ -78,7 +78,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         if row_update == "gradient" and row_optimizer is not None:
             raise ConfigError("row_optimizer belongs to row_update='fused' or 'at_step'; set one of them")
         self.row_update = row_update
-        self.num_embeddings = self.num_classes if num_rows is None else num_rows
+        self.num_embeddings = self._rows_here() if num_rows is None else num_rows
         self.embedding_dim, self.sparse, self.padding_idx = self.in_features, True, None
         self.max_norm, self.norm_type, self.scale_grad_by_freq = None, 2.0, False
         shape = (self.num_embeddings, self.embedding_dim)
@@ -99,6 +99,10 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
                 kind = type(self._fused.optimizer).__name__
                 raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
         self.register_load_state_dict_post_hook(_loaded)
+
+    def _rows_here(self) -> int:
+        """Return how many rows belong to classes and are in this process."""
+        return self.num_classes
 
     def reset_parameters(self) -> None:
         """Draw weight and bias as nn.Linear does."""

@@ -130,6 +130,32 @@ def _places(ids: Tensor, positives: Tensor) -> Tensor:
     return torch.searchsorted(ids, positives.clamp(min=0)).masked_fill(positives < 0, -1)
 
 
+class LossTerms(NamedTuple):
+    """What a loss is summed up from, (examples, classes) each; all but the logits without gradients.
+
+    log_weights: as classes have them, 0 for an example's own positives. wanted: the target of each class.
+    own: which classes are positives of the example.
+    """
+
+    logits: Tensor
+    log_weights: Tensor
+    wanted: Tensor
+    own: Tensor
+
+
+def loss_terms(logits: Tensor, classes: StepClasses, targets: Targets) -> LossTerms:
+    """Return the terms of the losses over shared classes."""
+    count = logits.shape[1]
+    places = _places(classes.ids, targets.positives)
+    places = torch.where(places < 0, count, places)  # absent: a column that is cut off
+    empty = logits.new_zeros(len(logits), count + 1)
+    own = empty.bool().scatter(1, places, True)[:, :count]
+    wanted = empty.scatter(1, places, targets.shares.to(logits.dtype))[:, :count]
+    if targets.spread is not None:
+        wanted = torch.where(own, wanted, targets.spread.to(logits.dtype))
+    return LossTerms(logits, torch.where(own, 0, classes.log_weights.to(logits.dtype)), wanted, own)
+
+
 def _plain_losses(
     x: Tensor,
     rows: Tensor,
@@ -140,15 +166,7 @@ def _plain_losses(
     logistic: bool,
 ) -> SharedLosses:
     logits = (x @ rows.T if bias is None else torch.addmm(bias, x, rows.T)) * scale
-    count = logits.shape[1]
-    places = _places(classes.ids, targets.positives)
-    places = torch.where(places < 0, count, places)  # absent: a column that is cut off
-    empty = logits.new_zeros(len(x), count + 1)
-    own = empty.bool().scatter(1, places, True)[:, :count]
-    wanted = empty.scatter(1, places, targets.shares.to(x.dtype))[:, :count]
-    if targets.spread is not None:
-        wanted = torch.where(own, wanted, targets.spread.to(x.dtype))
-    log_weights = torch.where(own, 0, classes.log_weights.to(x.dtype))
+    logits, log_weights, wanted, own = loss_terms(logits, classes, targets)
     of_targets = (wanted * logits).sum(1)
     if logistic:
         losses = (F.softplus(logits) * log_weights.exp()).sum(1) - of_targets

@@ -77,14 +77,19 @@ class RecentClasses:
         return RecentClasses()
 
 
-def shared_classes(hard: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler) -> StepClasses:
+def shared_classes(
+    hard: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler, targets_for_all: bool = True
+) -> StepClasses:
     """Return one set for all examples: all positives, hard classes that were found, and a random tail.
 
     hard: ids of any shape, -1 where absent. tail: how many random classes stand for all that are not in the set.
+    targets_for_all: whether a positive counts for the examples, too, whose positive it is not, and is not drawn.
     """
     given = positives.numpy().reshape(-1)
-    members, _ = core().counted_ids(np.concatenate([hard.numpy().reshape(-1), given]), given[:0])
-    return with_tail(members, tail, sampler)
+    known = hard.numpy().reshape(-1)
+    members, _ = core().counted_ids(np.concatenate([known, given]) if targets_for_all else known, given[:0])
+    found = with_tail(members, tail, sampler)
+    return found if targets_for_all else sampled_classes(positives, Drawn(found.ids, found.log_weights))
 
 
 def with_tail(members: npt.NDArray[np.int64], tail: int, sampler: ClassSampler) -> StepClasses:

@@ -3,7 +3,16 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, in_plain_numbers, label_ends, spread
+from experiments.frame.drawing import (
+    Line,
+    canvas,
+    draw_lines,
+    in_percent,
+    in_plain_numbers,
+    kept_beside,
+    label_ends,
+    spread,
+)
 
 
 def texts(axis: plt.Axes) -> dict[str, float]:
@@ -55,3 +64,9 @@ def test_names_stay_beside_the_axis() -> None:
 def test_spreading_keeps_the_order_and_the_middle() -> None:
     assert spread([0.5, 0.5, 0.9], 0.2) == pytest.approx([0.4, 0.6, 0.9])
     assert spread([], 0.1) == []
+
+
+def test_names_that_would_leave_the_axis_move_and_the_others_stay() -> None:
+    found = kept_beside([0.1, 0.97, 1.04, 1.11], 0.07)
+    assert found == pytest.approx([0.1, 0.84, 0.91, 0.98])
+    assert kept_beside([-0.05, 0.02, 0.5], 0.07) == pytest.approx([0.02, 0.09, 0.5])

@@ -65,7 +65,15 @@ def test_the_card_says_how_to_repeat_the_run(tmp_path: Path) -> None:
     run(tmp_path, seed=3)
     card = Records(tmp_path / "records.jsonl").all()[0]
     assert (card["kind"], card["experiment"], card["seed"], card["threads"]) == ("card", "demo", 3, 1)
-    told = {"quick": False, "heads": ["hierarchical", "full"], "data": None, "corpus": None, "seed": 3}
+    told = {
+        "quick": False,
+        "heads": ["hierarchical", "full"],
+        "data": None,
+        "corpus": None,
+        "phrases": None,
+        "min_count": None,
+        "seed": 3,
+    }
     assert card["options"] == told
     assert {"cpu", "instruction_set", "cache_kb", "cores", "versions"} <= card["machine"].keys()
     assert {"commit", "dirty", "time"} <= card.keys()

@@ -2,7 +2,8 @@
 
 import torch
 
-from experiments.imagenet21k.model import FULL, AlexNet, multiply_adds
+from experiments.imagenet21k.model import FULL
+from experiments.vision.alexnet import AlexNet, multiply_adds
 
 
 def test_full_network_has_the_papers_width_and_fits_two_cores():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from experiments.imagenet21k import features as kept_features
-from experiments.imagenet21k.features import in_class_variance
+from experiments.vision import in_class_variance as measure
+from experiments.vision.in_class_variance import in_class_variance
 from manyclass.errors import InputError
 
 
@@ -19,7 +19,7 @@ def plain(features: np.ndarray, labels: np.ndarray) -> tuple[list[float], float]
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_the_result_is_that_of_the_definition(dtype: type, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_features, "VARIANCE_CHUNK", 17)
+    monkeypatch.setattr(measure, "VARIANCE_CHUNK", 17)
     random = np.random.default_rng(5)
     labels = np.concatenate([random.integers(0, 9, 100) * 1000 - 3, [77]])  # ids with gaps, and one class of one
     features = (np.maximum(random.normal(size=(101, 12)), 0) + labels[:, None] % 7).astype(dtype)

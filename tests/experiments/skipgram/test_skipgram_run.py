@@ -10,22 +10,27 @@ from layer_cases import quick_run
 from experiments.frame.page import write_page
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.skipgram import EXPERIMENT, head_stages, learning, peer_stage, plan
-from experiments.skipgram.ablations import ABLATIONS
-from experiments.skipgram.contestants import CONTESTANTS
-from experiments.skipgram.documents import texts
-from experiments.skipgram.names import NAMES, PEER_NAMES
-from experiments.skipgram.network import SkipGram
-from experiments.skipgram.page import make_page
-from experiments.skipgram.task import open_task
-from experiments.skipgram.vector_files import load_vectors
+from experiments.skipgram import EXPERIMENT, plan
+from experiments.skipgram.chosen_rates import chosen_rates, tried_rates
+from experiments.skipgram.heads import learning
+from experiments.skipgram.heads.ablations import ABLATIONS
+from experiments.skipgram.heads.contestants import CONTESTANTS
+from experiments.skipgram.heads.network import SkipGram
+from experiments.skipgram.measuring import head_stages, peer_stage
+from experiments.skipgram.measuring.task import open_task
+from experiments.skipgram.names import NAMES, PEER_NAMES, stage_of
+from experiments.skipgram.page.documents import texts
+from experiments.skipgram.page.page import make_page
+from experiments.skipgram.stages import plan_of
+from experiments.skipgram.vectors.vector_files import load_vectors
 from manyclass.errors import ConfigError, FileError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
 TINY = replace(
     plan.QUICK, corpus=replace(plan.QUICK.corpus, min_count=1, held_out_every=5), features=16, segments=2, seconds=0.15,
-    evaluations=2, tests=40, tests_on_the_way=20, ablation_words=200, few_words=50, growth=(50, 100), growth_steps=1,
+    evaluations=2, tests=40, tests_on_the_way=20, rates_seconds=0.02, rates_tests=20,
+    ablation_words=200, few_words=50, growth=(50, 100), growth_steps=1,
     seeds=(0,), seeds_seconds=0.02, seeds_words=200, made_sentences=400,
 )  # fmt: skip
 
@@ -63,6 +68,10 @@ def test_every_stage_runs_is_resumed_and_the_page_shows_it(tmp_path: Path, monke
     assert result["curve"][: len(before.curve)] == before.curve
     assert not checkpoint.exists()
     assert {record["head"] for record in run.records.select(stage="ablations", kind="result")} == set(ABLATIONS)
+    assert {(head, rate) for head, tried in tried_rates(run.records).items() for rate in tried} == {
+        (head, rate) for head in NAMES for rate in TINY.rates
+    }
+    assert result["rate"] == chosen_rates(run.records)["candidate"]
     for head in NAMES:
         told = run.records.last(stage=head, kind="result")
         assert told is not None
@@ -72,7 +81,7 @@ def test_every_stage_runs_is_resumed_and_the_page_shows_it(tmp_path: Path, monke
         saved = load_vectors(head_stages.vectors_file(run, head))
         assert len(saved.words) == told["classes"]
     for peer in PEER_NAMES:
-        told = run.records.last(stage="peers", head=peer)
+        told = run.records.last(stage=stage_of(peer), head=peer)
         assert told is not None
         assert told["kind"] in ("result", "missing", "left_out")
     count = len(run.records.select(kind="result"))
@@ -113,9 +122,32 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(head: str, tmp_path: Pa
 def test_a_page_of_nothing_says_what_was_not_run(tmp_path: Path) -> None:
     page = make_page(Records(tmp_path / "records.jsonl"), tmp_path)
     told = " ".join(section.text for section in page.sections)
-    assert all(f"`{head}`" in told for head in (*NAMES, "peers", "ablations", "growth", "seeds", "lookup", "corpus"))
+    assert all(
+        f"`{head}`" in told
+        for head in (*NAMES, *map(stage_of, PEER_NAMES), "rates", "ablations", "growth", "seeds", "lookup", "corpus")
+    )
     assert write_page(page, tmp_path).exists()
     assert texts(Records(tmp_path / "records.jsonl"))["skipgram_table"] == "Not measured yet."
+
+
+def test_the_rate_that_was_best_on_validation_articles_is_chosen(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    for rate, precision in ((0.4, 0.02), (0.1, 0.03), (0.2, 0.03)):
+        records.write(stage="rates", kind="rate", head="negative", rate=rate, average_precision=precision)
+    assert chosen_rates(records) == {"negative": 0.1}
+    assert head_stages.with_chosen_rate(records, "negative").rate == 0.1
+    assert head_stages.with_chosen_rate(records, "sampled") == CONTESTANTS["sampled"]
+
+
+def test_phrases_and_rare_words_are_chosen_on_the_command_line(tmp_path: Path) -> None:
+    chosen = plan_of(Options(quick=True, phrases=2, min_count=7)).corpus
+    assert (chosen.phrases, chosen.min_count) == (2, 7)
+    assert plan_of(Options(quick=True)) == TINY
+    assert plan_of(Options()) == plan.FULL
+
+
+def test_no_stage_of_the_full_run_takes_more_than_an_hour() -> None:
+    assert all(stage.minutes <= 60 for stage in EXPERIMENT.stages(Options()))
 
 
 def test_a_missing_peer_is_recorded_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +156,8 @@ def test_a_missing_peer_is_recorded_by_name(tmp_path: Path, monkeypatch: pytest.
 
     monkeypatch.setattr(peer_stage, "PEERS", {"gensim negative": ("gensim", absent)})
     run = quick_run(tmp_path)
-    peer_stage.train_peers(run, TINY)
-    missing = run.records.last(stage="peers", kind="missing")
+    peer_stage.train_peer(run, "gensim negative", TINY)
+    missing = run.records.last(stage="gensim-negative", kind="missing")
     assert missing is not None
     assert "gensim is not installed" in missing["reason"]
     told = make_page(run.records, tmp_path)
@@ -139,8 +171,8 @@ def test_a_peer_that_fails_is_recorded_with_its_reason(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(peer_stage, "PEERS", {"fastText": ("fasttext-numpy2", failing)})
     run = quick_run(tmp_path)
-    peer_stage.train_peers(run, TINY)
-    left_out = run.records.last(stage="peers", kind="left_out")
+    peer_stage.train_peer(run, "fastText", TINY)
+    left_out = run.records.last(stage="fastText", kind="left_out")
     assert left_out is not None
     assert left_out["reason"] == "fasttext-numpy2 failed: Encountered NaN."
 

@@ -1,0 +1,185 @@
+"""Downpour past this machine: costs that are measured here, a simulation that is checked here, and what it predicts.
+
+Stages: costs of the parts of a step; real runs by threads beside simulated ones; learning with many workers, for real
+but in simulated time; speed for layers and clusters that nobody has here. On the page it is called a prediction.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from experiments.distributed.simulated_cluster import Machines
+from experiments.distributed.simulated_jobs import (
+    Outcome,
+    Setting,
+    real,
+    simulated,
+    simulated_hollow,
+    slowdown_of_two,
+)
+from experiments.distributed.simulated_time import Link
+from experiments.distributed.step_costs import Costs, measured
+from experiments.distributed.task import TaskSizes
+from experiments.frame.stages import Options, Run, Stage
+from manyclass.distributed.job import Job
+from manyclass.distributed.settings import HeadSettings
+
+RAY_CALL = 1 / 7300  # seconds: Ray publishes 7.3 thousand asynchronous calls per second from one caller to many actors
+COSTS, VALIDATION, LEARNING, SCALE = (f"simulation_{part}" for part in ("costs", "validation", "learning", "scale"))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Sizes of the simulation."""
+
+    task_classes: int = 20_000
+    steps: int = 600  # batches of a training run
+    tests: int = 2000  # examples to evaluate on
+    repeats: int = 40  # of each timing
+    real_workers: tuple[int, ...] = (1, 2, 4)
+    real_shards: int = 2
+    real_runs: int = 3  # of each number of workers
+    workers: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 100)
+    learning_shards: tuple[int, ...] = (4, 32)
+    shards: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    classes: tuple[int, ...] = (1_000_000, 10_000_000, 100_000_000)
+    scale_steps: int = 20  # of each worker, where only time is simulated
+    draws: int = 3  # of costs and of chance: what error bars are made of
+
+
+FULL = Plan()
+QUICK = Plan(
+    task_classes=5_000, steps=150, tests=1000, repeats=10, real_runs=1, workers=(1, 4, 16), learning_shards=(4,),
+    shards=(1, 8), classes=(1_000_000, 100_000_000), scale_steps=12, draws=2,
+)  # fmt: skip
+
+
+def simulated_job(plan: Plan) -> Job:
+    """Return the job that is simulated: the one that the other stages train."""
+    return TaskSizes(classes=plan.task_classes, steps=plan.steps, tests=plan.tests).job()
+
+
+def measure_costs(plan: Plan, run: Run) -> None:
+    """Time the parts of a step, a step of one worker, and two workers that share nothing."""
+    import torch
+
+    from manyclass.distributed.threads_engine import one_blas_thread
+    from manyclass.distributed.torch_replica import TorchReplica, trunk_arrays
+    from manyclass.distributed.trunk_server import TrunkServer
+
+    if run.records.done(stage=COSTS, kind="costs"):
+        return
+    torch.set_num_threads(1)
+    job = simulated_job(plan)
+    below = job.trunk()
+    trunk = TrunkServer(*trunk_arrays(below), rule=job.trunk_rule)
+    with one_blas_thread():
+        costs, errors = measured(job, TorchReplica(job.trunk(), job.batches), trunk, plan.real_shards, plan.repeats)
+    short = replace(job, steps=max(20, plan.steps // 4))
+    step, slowdown = slowdown_of_two(short, plan.real_shards)
+    parts = simulated(short, Setting(1, plan.real_shards, here(1.0), depth=1), costs)
+    examples = len(job.batches(0)[1])
+    rest = max(0.0, step - examples / parts.examples_per_second)  # what no part accounts for
+    run.records.write(
+        stage=COSTS, kind="costs", costs=replace(costs, loop=rest).to_json(), errors=errors, step=step,
+        slowdown=slowdown, examples=examples, trunk=int(sum(part.size for part in trunk.values.values())),
+        features=job.head.features, call=RAY_CALL,
+    )  # fmt: skip
+
+
+def here(slowdown: float) -> Machines:
+    """Return this machine: two cores, a process of threads, each of which makes its calls itself."""
+    return Machines(link=None, cores=2, sequential=True, slowdown=slowdown)
+
+
+def costs_of(record: dict[str, Any]) -> Costs:
+    """Return the costs that a record holds."""
+    found = record["costs"]
+    return Costs(**{**found, "features": int(found["features"])})
+
+
+def found_costs(run: Run) -> dict[str, Any]:
+    """Return the record of the measured costs."""
+    record = run.records.last(stage=COSTS, kind="costs")
+    assert record is not None, "the stage before this one writes it"
+    return record
+
+
+def validate(plan: Plan, run: Run) -> None:
+    """Run the job for real with a few workers, and in simulated time with as many."""
+    import torch
+
+    torch.set_num_threads(1)
+    record, job = found_costs(run), simulated_job(plan)
+    for number in range(plan.real_runs):
+        for workers in plan.real_workers:
+            key = {"stage": VALIDATION, "workers": workers, "run": number}
+            if not run.records.done(kind="real", **key):
+                run.records.write(kind="real", **key, **real(job, workers, plan.real_shards)._asdict())
+            if not run.records.done(kind="simulated", **key):
+                slowdown = record["slowdown"] if workers > 1 else 1.0
+                setting = Setting(workers, plan.real_shards, here(slowdown), 1, number, spread(record))
+                found = simulated(job, setting, costs_of(record).drawn(record["errors"], number))
+                run.records.write(kind="simulated", **key, **found._asdict())
+
+
+def spread(record: dict[str, Any]) -> float:
+    """Return how far a single duration strays: the uncertainty of a mean, times the root of the timings behind it."""
+    return float(min(0.5, max(record["errors"].values()) * 6))
+
+
+def cluster(draws: Costs, call: float) -> tuple[Costs, Machines]:
+    """Return costs and machines of a cluster: one worker or shard on each, 10 GbE, calls by Ray."""
+    return replace(draws, call=call, loop=0.0), Machines(link=Link(), cores=2)
+
+
+def learn(plan: Plan, run: Run) -> None:
+    """Train with many workers in simulated time: speed, staleness and accuracy after as many examples."""
+    import torch
+
+    torch.set_num_threads(1)
+    record, job = found_costs(run), simulated_job(plan)
+    pairs = [(workers, shards) for shards in plan.learning_shards for workers in plan.workers]
+    with run.progress(len(pairs) * plan.draws, "runs") as show:
+        for draw in range(plan.draws):
+            for place, (workers, shards) in enumerate(pairs):
+                key = {"stage": LEARNING, "kind": "learning", "workers": workers, "shards": shards, "draw": draw}
+                if not run.records.done(**key):
+                    costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
+                    found = simulated(job, Setting(workers, shards, machines, 2, draw, spread(record)), costs)
+                    run.records.write(**key, **found._asdict())
+                show(draw * len(pairs) + place + 1, f"{workers} workers, {shards} shards")
+
+
+def scale(plan: Plan, run: Run) -> None:
+    """Simulate the time alone, for layers of up to a hundred million classes."""
+    record = found_costs(run)
+    grid = [(classes, shards, workers)
+            for classes in plan.classes for shards in plan.shards for workers in plan.workers]  # fmt: skip
+    with run.progress(len(grid), "settings") as show:
+        for place, (classes, shards, workers) in enumerate(grid):
+            for draw in range(plan.draws):
+                key = {"stage": SCALE, "kind": "scale", "classes": classes, "shards": shards, "workers": workers,
+                       "draw": draw}  # fmt: skip
+                if run.records.done(**key):
+                    continue
+                costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
+                setting = Setting(workers, shards, machines, 2, draw, spread(record))
+                run.records.write(**key, **_hollow(plan, record, classes, setting, costs)._asdict())
+            show(place + 1, f"{classes:,} classes, {shards} shards, {workers} workers")
+
+
+def _hollow(plan: Plan, record: dict[str, Any], classes: int, setting: Setting, costs: Costs) -> Outcome:
+    head = HeadSettings(classes=classes, features=record["features"])
+    return simulated_hollow(head, record["examples"], record["trunk"], plan.scale_steps, setting, costs)
+
+
+def simulation_stages(options: Options, plan: Plan | None = None) -> list[Stage]:
+    """Return the stages of the simulation, for the list of an experiment."""
+    plan = plan or (QUICK if options.quick else FULL)
+    return [
+        options.stage(COSTS, "what the parts of a step cost here", 2, 0.5, partial(measure_costs, plan)),
+        options.stage(VALIDATION, "real runs beside simulated ones", 8, 1, partial(validate, plan), COSTS),
+        options.stage(LEARNING, "learning with many workers, in simulated time", 20, 1, partial(learn, plan), COSTS),
+        options.stage(SCALE, "speed for very many classes, predicted", 20, 0.5, partial(scale, plan), COSTS),
+    ]

@@ -1,0 +1,1 @@
+"""What the stages do: train and time, and write records."""

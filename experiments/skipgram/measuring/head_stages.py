@@ -1,0 +1,119 @@
+"""Stages that train our output layers: one each on the whole text, all of them with several seeds on a smaller one."""
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import manyclass.torch as mct
+from experiments.frame.records import Records
+from experiments.frame.stages import Run
+from experiments.skipgram.chosen_rates import chosen_rates
+from experiments.skipgram.heads.ablations import ABLATIONS
+from experiments.skipgram.heads.contestants import CONTESTANTS, Contestant
+from experiments.skipgram.heads.learning import Budget, Learner, vectors_of
+from experiments.skipgram.heads.network import SkipGram
+from experiments.skipgram.measuring.task import Task, open_task
+from experiments.skipgram.plan import Plan
+from experiments.skipgram.vectors.vector_files import save_vectors
+
+
+def vectors_file(run: Run, name: str) -> Path:
+    """Return where the vectors of an output layer are saved."""
+    return run.cache / "vectors" / f"{name.replace(' ', '-')}.bin"
+
+
+def train_head(run: Run, head: str, plan: Plan) -> None:
+    """Train one output layer for its CPU seconds, test it on everything and save its vectors."""
+    if run.records.done(stage=head, kind="result"):
+        return
+    task = open_task(run, plan)
+    if reason := reason_to_leave_out(task, head):
+        run.records.write(stage=head, kind="left_out", head=head, reason=reason)
+        return
+    budget = Budget(seconds=plan.seconds, evaluations=plan.evaluations)
+    network, found = learned(run, task, head, with_chosen_rate(run.records, head), budget, run.options.seed)
+    file = vectors_file(run, head)
+    file.parent.mkdir(exist_ok=True)
+    save_vectors(file, task.corpus.words, vectors_of(network))
+    run.records.write(stage=head, kind="result", head=head, **found)
+    checkpoint_of(run, head, run.options.seed).unlink(missing_ok=True)
+
+
+def reason_to_leave_out(task: Task, head: str) -> str:
+    """Return why an output layer cannot learn this text, or nothing."""
+    if head != "full" or len(task.corpus.words) <= task.plan.full_softmax:
+        return ""
+    return f"softmax over all {len(task.corpus.words):,} words would see next to nothing of the text in this time"
+
+
+def with_chosen_rate(records: Records, head: str) -> Contestant:
+    """Return an output layer with the rate that was chosen for it, or the usual one."""
+    return replace(CONTESTANTS[head], rate=chosen_rates(records).get(head, CONTESTANTS[head].rate))
+
+
+def train_seeds(run: Run, heads: list[str], plan: Plan) -> None:
+    """Train every output layer with several seeds on a smaller vocabulary, where full softmax can take part."""
+    small = replace(plan.corpus, most_words=plan.seeds_words)
+    task = open_task(run, replace(plan, corpus=small))
+    for seed in plan.seeds:
+        for head in heads:
+            if run.records.done(stage="seeds", kind="result", head=head, seed=seed):
+                continue
+            contestant, budget = with_chosen_rate(run.records, head), Budget(seconds=plan.seeds_seconds)
+            _, found = learned(run, task, head, contestant, budget, seed, "seeds-")
+            run.records.write(stage="seeds", kind="result", head=head, **found)
+            checkpoint_of(run, f"seeds-{head}", seed).unlink(missing_ok=True)
+
+
+def train_ablations(run: Run, plan: Plan) -> None:
+    """Train every ablation, on the same words as the one it is compared with but for the one about their number."""
+    task, seed = open_task(run, plan), run.options.seed
+    for name, ablation in ABLATIONS.items():
+        if run.records.done(stage="ablations", kind="result", head=name):
+            continue
+        words = plan.few_words if ablation.few else plan.ablation_words
+        contestant = ablation.contestant(with_chosen_rate(run.records, "candidate").rate)
+        _, found = learned(run, task, name, contestant, Budget(words=words), seed, "ablations-")
+        told = {"question": ablation.question, "beside": ablation.beside}
+        run.records.write(stage="ablations", kind="result", head=name, **told, **found)
+        checkpoint_of(run, f"ablations-{name}", seed).unlink(missing_ok=True)
+
+
+def learned(
+    run: Run, task: Task, name: str, contestant: Contestant, budget: Budget, seed: int, prefix: str = ""
+) -> tuple[SkipGram, dict[str, Any]]:
+    """Return the trained network and what a record tells of it."""
+    learner = trained(run, task, f"{prefix}{name}", contestant, budget, seed)
+    network, progress = learner.network, learner.progress
+    told: dict[str, Any] = {
+        "seed": seed,
+        "classes": len(task.corpus.words),
+        "features": task.plan.features,
+        "budget": budget.total,
+    }
+    told |= {"rate": contestant.rate, **progress.totals(), "curve": progress.curve}
+    return network, told | task.tests.all(network.log_probs, vectors_of(network))
+
+
+def trained(run: Run, task: Task, name: str, contestant: Contestant, budget: Budget, seed: int) -> Learner:
+    """Return a learner that has used up its budget; a killed run goes on from its checkpoint."""
+    torch.set_num_threads(run.options.threads)
+
+    def look(network: SkipGram) -> dict[str, Any]:
+        return task.tests.some(network.log_probs, vectors_of(network))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mct.ApproximationWarning)  # a quick run has few words to choose from
+        checkpoint = checkpoint_of(run, name, seed)
+        learner = Learner(contestant, task.examples(seed), task.frequencies, task.plan.features, seed, checkpoint)
+        with run.progress(budget.total, budget.unit) as show:
+            learner.learn(budget, look, lambda done, text: show(done, f"{name}, {text}"))
+    return learner
+
+
+def checkpoint_of(run: Run, name: str, seed: int) -> Path:
+    """Return where a run keeps how far it has come."""
+    return run.cache / f"{name.replace(' ', '-')}-{seed}.safetensors"

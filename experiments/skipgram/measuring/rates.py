@@ -1,0 +1,30 @@
+"""The stage that chooses learning rates: for every output layer from the same few, on validation articles.
+
+Each rate gets the same CPU seconds; the one with the highest average precision on words of validation articles is
+chosen. The tests are on other articles.
+"""
+
+from dataclasses import replace
+
+from experiments.frame.stages import Run
+from experiments.skipgram.heads.contestants import CONTESTANTS
+from experiments.skipgram.heads.learning import Budget
+from experiments.skipgram.measuring.head_stages import reason_to_leave_out, trained
+from experiments.skipgram.measuring.task import open_task
+from experiments.skipgram.plan import Plan
+
+
+def try_rates(run: Run, heads: list[str], plan: Plan) -> None:
+    """Try every rate that is not done with every output layer."""
+    task = open_task(run, plan)
+    for head in heads:
+        if reason_to_leave_out(task, head):
+            continue
+        for rate in plan.rates:
+            if run.records.done(stage="rates", kind="rate", head=head, rate=rate):
+                continue
+            budget = Budget(seconds=plan.rates_seconds, evaluations=0)
+            name = f"rates-{head}-{rate:g}"
+            learner = trained(run, task, name, replace(CONTESTANTS[head], rate=rate), budget, run.options.seed)
+            found = task.tests.to_choose_by(learner.network.log_probs)
+            run.records.write(stage="rates", kind="rate", head=head, rate=rate, **found, **learner.progress.totals())

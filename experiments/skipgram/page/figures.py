@@ -1,0 +1,42 @@
+"""The figures of the experiment: precision and analogies against CPU seconds and against words learned from."""
+
+from pathlib import Path
+
+from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, save
+from experiments.frame.page import Figure
+from experiments.frame.records import Record
+from experiments.skipgram.names import COLOURS, SHORT
+from experiments.skipgram.page.tables import analogy
+
+MEASURES = {"precision_10": "precision@10", "analogies": "analogies"}
+AXES = {"cpu_seconds": "CPU seconds", "words": "words learned from"}
+
+
+def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
+    """Draw each measure against each axis; a peer, tested at its end only, is a dot against seconds."""
+    figure, axes = canvas(2, rows=2, width=12.5, height=8.4)
+    panels = [(measure, axis) for measure in MEASURES for axis in AXES]
+    for axis, (measure, against) in zip(axes, panels, strict=True):
+        lines = [line for name, record in found.items() if (line := curve_of(name, record, measure, against))]
+        scale = "log" if lines else "linear"
+        draw_lines(axis, lines, xlabel=AXES[against], ylabel=MEASURES[measure], ylim=(0, None), xscale=scale)
+        in_percent(axis.yaxis)
+    return Figure(
+        "curves", save(figure, folder, "curves"),
+        "Held-out precision@10 (above) and a part of Google's analogies (below) while learning. Dots: peers, at their "
+        "end, all questions.",
+        "Precision and analogies against CPU seconds and against words",
+    )  # fmt: skip
+
+
+def curve_of(name: str, record: Record, measure: str, against: str) -> Line | None:
+    """Return a line, if there is anything to draw."""
+    own = name == "candidate"
+    style = {"color": COLOURS[name], "linewidth": 3 if own else 1.8, "marker": "o", "markersize": 4,
+             "zorder": 5 if own else 3, "clip_on": False}  # fmt: skip
+    points = [(point[against], point[measure]) for point in record.get("curve", ()) if point.get(measure) is not None]
+    if not record.get("curve") and against == "cpu_seconds":
+        value = analogy(record) if measure == "analogies" else record["prediction"]["precision"]["10"]
+        points = [] if value is None else [(record["cpu_seconds"], value)]
+    points = [point for point in points if point[0] > 0]
+    return Line(SHORT[name], [x for x, _ in points], [y for _, y in points], style) if points else None

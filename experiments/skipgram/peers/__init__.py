@@ -1,0 +1,1 @@
+"""Other people's skip-gram, gensim and fastText, learning the same text."""

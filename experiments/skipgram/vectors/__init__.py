@@ -1,0 +1,1 @@
+"""Saved word vectors: files as word2vec has them, and questions to them through the index."""

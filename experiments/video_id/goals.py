@@ -1,0 +1,101 @@
+"""What was to be shown, and whether the records show it; what is missed is said as plainly as what is reached."""
+
+from experiments.frame.records import Record, Records
+from experiments.frame.wording import duration, number, percent, times
+from experiments.video_id.results import accuracy_at, by_head, curves, quickest_at
+
+Verdict = tuple[str, bool | None, str]  # what was to be shown, whether it is (None: not measured), the figures
+OTHERS = ("full", "hierarchical")
+AT_STEPS = (0.25, 0.5, 0.75, 1.0)
+NOT_YET = "not measured yet"
+STEP_GOALS = {"full": (0.25, "a quarter of"), "hierarchical": (2.0, "twice")}  # our whole step, beside theirs
+HEAD_GOAL, TRUNK_GOAL = 1 / 50, 1.3  # at 1.2M: our head's part of softmax's, our whole step of the trunk alone
+MEAN_GOAL, QUERY_GOAL = 0.95, 1000.0  # of the nearest mean's accuracy; µs
+
+
+def verdicts(records: Records) -> list[Verdict]:
+    """Return a verdict for each goal, also for those that nothing is recorded of."""
+    learned = curves(records, "end_to_end")
+    return [
+        *(ahead_by_steps(learned, other) for other in OTHERS),
+        *(ahead_by_time(learned, other) for other in (*OTHERS, "sampled")),
+        *(step_verdict(by_head(records, "step_parts"), other) for other in OTHERS),
+        *million_step_verdicts(by_head(records, "million_steps")),
+        mean_verdict(records),
+        query_verdict(records),
+    ]
+
+
+def ahead_by_steps(learned: dict[str, list[Record]], other: str) -> Verdict:
+    """Return whether we are at least as good after as many steps, from the first quarter of the training on."""
+    goal = f"As good as {other} softmax after as many steps, from the first quarter on"
+    if not {"candidate", other} <= set(learned):
+        return goal, None, NOT_YET
+    last = min(learned[head][-1]["step"] for head in ("candidate", other))
+    pairs = [[accuracy_at(learned[head], "step", share * last) for head in ("candidate", other)] for share in AT_STEPS]
+    told = "; ".join(f"{share:.0%} {percent(ours)} and {percent(theirs)}"
+                     for share, (ours, theirs) in zip(AT_STEPS, pairs, strict=True))  # fmt: skip
+    return goal, all(ours >= theirs for ours, theirs in pairs), told
+
+
+def ahead_by_time(learned: dict[str, list[Record]], other: str) -> Verdict:
+    """Return whether we are ahead when we end, after as much time; sampled softmax may come out even."""
+    even = other == "sampled"
+    goal = "Sampled softmax is not above us against time" if even else f"Clearly above {other} softmax against time"
+    if not {"candidate", other} <= set(learned):
+        return goal, None, NOT_YET
+    end = min(learned["candidate"][-1]["seconds"], learned[other][-1]["seconds"])
+    ours, theirs = (accuracy_at(learned[head], "seconds", end) for head in ("candidate", other))
+    told = f"{percent(ours)} and {percent(theirs)} after {duration(end)}"
+    return goal, ours >= theirs if even else ours > 1.1 * theirs, told
+
+
+def step_verdict(found: dict[str, Record], other: str) -> Verdict:
+    """Return whether our whole step is short enough beside another layer's."""
+    most, said = STEP_GOALS[other]
+    goal = f"Whole step at most {said} {other} softmax's"
+    if not {"candidate", other} <= set(found):
+        return goal, None, NOT_YET
+    ours, theirs = found["candidate"]["step_ms"], found[other]["step_ms"]
+    return goal, ours <= most * theirs, f"{number(ours)} ms and {number(theirs)} ms"
+
+
+def head_ms(record: Record) -> float:
+    """Return the part of a step that is the output layer's."""
+    return float(sum(record[f"{part}_ms"] for part in ("find", "logits", "update", "refresh")))
+
+
+def million_step_verdicts(found: dict[str, Record]) -> list[Verdict]:
+    """Return the two goals on a step over all scenes."""
+    goals = ("All scenes: the head's part at most 1/50 of softmax's", "… the whole step at most 1.3× the trunk alone")
+    ours, full = found.get("candidate"), found.get("full")
+    first: Verdict = (goals[0], None, NOT_YET)
+    second: Verdict = (goals[1], None, NOT_YET)
+    if ours and full:
+        parts = head_ms(ours), head_ms(full)
+        first = goals[0], parts[0] <= HEAD_GOAL * parts[1], f"{number(parts[0])} ms and {number(parts[1])} ms"
+    if ours:
+        whole = ours["step_ms"] - ours["frames_ms"]
+        second = goals[1], whole <= TRUNK_GOAL * ours["trunk_ms"], times(whole / ours["trunk_ms"])
+    return [first, second]
+
+
+def mean_verdict(records: Records) -> Verdict:
+    """Return whether the layer over all scenes comes near the exact nearest class mean."""
+    goal = "All scenes: at least 95% of the accuracy of the exact nearest class mean"
+    trained, nearest = records.last(stage="million", kind="result"), records.last(stage="million", kind="nearest_mean")
+    if not trained or not nearest:
+        return goal, None, NOT_YET
+    told = f"{percent(trained['accuracy'])} and {percent(nearest['accuracy'])}"
+    return goal, trained["accuracy"] >= MEAN_GOAL * nearest["accuracy"], told
+
+
+def query_verdict(records: Records) -> Verdict:
+    """Return whether one query is answered in time."""
+    goal = "All scenes: one query under 1 ms on one core at 99% of the exact accuracy"
+    if not records.done(stage="latency", kind="result"):
+        return goal, None, NOT_YET
+    found = quickest_at(records, 0.99)
+    if found is None:
+        return goal, False, "no setting keeps so much"
+    return goal, found["us"] < QUERY_GOAL, f"{number(found['us'])} µs with {found['candidates']} candidates"

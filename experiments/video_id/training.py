@@ -1,0 +1,162 @@
+"""Stages `frames`, `warm_up`, `rates` and `end_to_end`: the videos, and whole networks trained on them.
+
+A hundred thousand videos that come by ten times each teach an untrained network little in the hours there are. So the
+network first learns a few of them, and every output layer starts from there, at the best of the paper's rates.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from experiments.frame.records import Records
+from experiments.frame.stages import Run
+from experiments.video_id.batches import WORKERS, FrameBatches, evaluation_batches
+from experiments.video_id.network import BASE_HEAD, new_network, optimizer_of, with_trunk_of
+from experiments.video_id.plan import Plan
+from experiments.video_id.videos import Videos, contact_sheet, fewer, training_frames
+from experiments.vision.alexnet import multiply_adds
+from experiments.vision.learning import learn
+from manyclass.errors import DivergedError
+from manyclass.torch.checkpoint import load_checkpoint
+from manyclass.training.evaluation import TrunkAndHead, evaluate
+from manyclass.training.loop import Trained
+from manyclass.training.metrics import Accuracy, Metrics
+from manyclass.training.run_state import Path
+
+HEADS = ("full", "hierarchical", "sampled", "wta", "candidate")
+CHECKPOINTS = 12  # of a training of hours
+SPEED_BATCHES = 8  # whose frames are made to see how quick that is
+
+
+def heads_of(run: Run) -> list[str]:
+    """Return the output layers that are wanted; the one that later stages stand on is always trained."""
+    wanted = run.options.heads_among(HEADS)
+    return [head for head in HEADS if head in wanted or head == BASE_HEAD]
+
+
+# Frames
+
+
+def run_frames(run: Run, videos: Videos, plan: Plan) -> None:
+    """Record what the videos are, a contact sheet of some, and how quickly frames are made."""
+    with FrameBatches(videos, 256, run.options.seed) as batches:
+        rate = batches.frames_per_second(SPEED_BATCHES)
+    run.records.write(stage="frames", kind="sheet", **contact_sheet(videos, run.options.seed))
+    run.records.write(
+        stage="frames", kind="result", source=videos.source, classes=videos.classes, frames=videos.frames,
+        training_frames=training_frames(videos), side=videos.side, frames_per_second=rate, workers=WORKERS,
+    )  # fmt: skip
+
+
+# Networks
+
+
+def warm_up_checkpoint(run: Run) -> Path:
+    """Return where the network is kept that knows some of the videos."""
+    return run.cache / "warm_up.checkpoint"
+
+
+def run_warm_up(run: Run, videos: Videos, plan: Plan) -> None:
+    """Train the network on some of the videos with the exact softmax, which is cheap for so few."""
+    some = fewer(videos, plan.warm_up_classes)
+    network = new_network(plan, some.classes, "full", run.options.seed)
+    with FrameBatches(some, plan.warm_up_batch, run.options.seed) as batches:
+        trained = learn(
+            network, batches, optimizer_of(network, plan.warm_up_rate), run, steps=plan.warm_up_steps,
+            final_rate=plan.final_rate, tests=evaluation_batches(some, plan.curve_tests, run.options.seed),
+            points=plan.points, checkpoint=warm_up_checkpoint(run),
+            checkpoint_every=max(1, plan.warm_up_steps // CHECKPOINTS),
+        )  # fmt: skip
+    for point in trained.evaluations:
+        run.records.write(stage="warm_up", kind="evaluation", **point)
+    example = batches.videos.pictures(np.zeros(1, np.int64), np.zeros(1, np.int64))
+    run.records.write(
+        stage="warm_up", kind="result", classes=some.classes, steps=trained.step, seconds=trained.seconds,
+        accuracy=trained.evaluations[-1]["accuracy"], batch=plan.warm_up_batch, rate=plan.warm_up_rate,
+        features=plan.trunk.features, multiply_adds=multiply_adds(network.trunk, example),
+        parameters=sum(parameter.numel() for parameter in network.trunk.parameters()),
+    )  # fmt: skip
+
+
+def warmed_up(run: Run, videos: Videos, plan: Plan, head: str) -> TrunkAndHead:
+    """Return a network over all videos whose trunk is the warmed-up one."""
+    start = new_network(plan, fewer(videos, plan.warm_up_classes).classes, "full", run.options.seed)
+    network = new_network(plan, videos.classes, head, run.options.seed)
+    return with_trunk_of(warm_up_checkpoint(run), network, start)
+
+
+def learn_network(
+    run: Run, videos: Videos, plan: Plan, head: str, rate: float, steps: int, **settings: Any
+) -> tuple[TrunkAndHead, Trained, float]:
+    """Train a whole network; return it, how far it came, and the seconds it waited for frames in this session."""
+    network = warmed_up(run, videos, plan, head)
+    with FrameBatches(videos, plan.batch, run.options.seed) as batches:
+        trained = learn(
+            network, batches, optimizer_of(network, rate), run, steps=steps, final_rate=plan.final_rate,
+            tests=evaluation_batches(videos, plan.curve_tests, run.options.seed), **settings,
+        )  # fmt: skip
+    return network, trained, batches.waited
+
+
+def run_rates(run: Run, videos: Videos, plan: Plan) -> None:
+    """Try the paper's learning rates with every output layer for some steps."""
+    for head in heads_of(run):
+        for rate in plan.rates:
+            key = {"stage": "rates", "kind": "result", "head": head, "rate": rate}
+            if run.records.done(**key):
+                continue
+            run.console.print(f"  {head}, rate {rate:g}, {plan.rate_steps} steps", highlight=False)
+            try:
+                _, trained, _ = learn_network(run, videos, plan, head, rate, plan.rate_steps, points=1)
+                found: dict[str, Any] = {
+                    "accuracy": trained.evaluations[-1]["accuracy"],
+                    "loss": trained.loss,
+                    "diverged": False,
+                }
+            except DivergedError:
+                found = {"accuracy": 0.0, "loss": None, "diverged": True}
+            run.records.write(**key, steps=plan.rate_steps, **found)
+
+
+def best_rate(records: Records, head: str) -> float:
+    """Return the rate with which an output layer was best; where none is, the one with the smallest loss."""
+    tried = records.select(stage="rates", kind="result", head=head)
+    usable = [one for one in tried if not one["diverged"] and one["loss"] is not None] or tried
+    best = max(usable, key=lambda one: (one["accuracy"], -(one["loss"] or 0.0)))
+    return float(best["rate"])
+
+
+def head_checkpoint(run: Run, head: str) -> Any:
+    """Return where a network is kept while it is trained; that of our default stays."""
+    return run.cache / f"end_to_end_{head}.checkpoint"
+
+
+def run_end_to_end(run: Run, videos: Videos, plan: Plan) -> None:
+    """Train the whole network with every output layer at its best rate, for the same number of steps."""
+    for head in heads_of(run):
+        if run.records.done(stage="end_to_end", kind="result", head=head):
+            continue
+        rate = best_rate(run.records, head)
+        run.console.print(f"  {head}, rate {rate:g}, {plan.steps} steps", highlight=False)
+        network, trained, waited = learn_network(
+            run, videos, plan, head, rate, plan.steps, points=plan.points, checkpoint=head_checkpoint(run, head),
+            checkpoint_every=max(1, plan.steps // CHECKPOINTS),
+        )  # fmt: skip
+        final = evaluate(network, evaluation_batches(videos, plan.tests, run.options.seed)(), Metrics([Accuracy()]))
+        for point in trained.evaluations:
+            run.records.write(stage="end_to_end", kind="evaluation", head=head, **point)
+        run.records.write(
+            stage="end_to_end", kind="result", head=head, rate=rate, steps=trained.step, seconds=trained.seconds,
+            accuracy=final["accuracy"], tests=plan.tests, batch=plan.batch, candidates=plan.candidates,
+            ms_per_step=1000 * trained.seconds / trained.step, waited_seconds=waited, classes=videos.classes,
+        )  # fmt: skip
+        if head != BASE_HEAD:
+            head_checkpoint(run, head).unlink(missing_ok=True)  # gigabytes each
+
+
+def base_network(run: Run, videos: Videos, plan: Plan) -> TrunkAndHead:
+    """Return the network with our default layer as stage `end_to_end` left it."""
+    network = new_network(plan, videos.classes, BASE_HEAD, run.options.seed)
+    load_checkpoint(head_checkpoint(run, BASE_HEAD), network)
+    network.eval()
+    return network

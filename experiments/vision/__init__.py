@@ -1,0 +1,1 @@
+"""What the experiments with pictures share: the network, and how far the examples of a class lie apart in it."""

@@ -1,0 +1,221 @@
+"""Downpour on Ray: shards, trunk and coordinator are actors, workers are actors; the same on a laptop and a cluster."""
+
+import dataclasses
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from manyclass.distributed.checkpoints import JobFolder
+from manyclass.distributed.coordinator import Fence
+from manyclass.distributed.job import Job, JobText
+from manyclass.distributed.monitor import Summary
+from manyclass.distributed.placement import Placement
+from manyclass.distributed.ray_session import check_reachable, check_version, ray_session
+from manyclass.distributed.run_options import RunOptions
+from manyclass.distributed.run_result import Point, RunResult
+from manyclass.errors import ConfigError, ManyclassError
+
+LOOK_EVERY = 0.5  # seconds between two looks at the run
+SERVING = 8  # calls that a shard works on at a time; the rest waits in its queue
+MOST_FAILURES = 20  # of one worker, with no step in between: its job is broken, not its machine
+
+
+class RayEngine:
+    """Runs a job on Ray. text: what workers get; watch: called now and then with a summary."""
+
+    def __init__(
+        self, text: JobText, job: Job, options: RunOptions, watch: Callable[[Summary], None] = lambda _: None
+    ) -> None:
+        if options.folder is None and options.address is not None:
+            raise ConfigError("a cluster needs --folder, on storage that all of its machines see: a shard that is "
+                              "restarted elsewhere takes its checkpoint from there")  # fmt: skip
+        check_version()
+        if options.address is not None:
+            check_reachable(options.address)
+        self.text, self.job, self.options, self.watch = text, job, options, watch
+        self.placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
+
+    def run(self) -> RunResult:
+        """Train until every batch is finished, and return what came of it."""
+        with tempfile.TemporaryDirectory(prefix="manyclass-") as temporary:
+            folder = Path(temporary) if self.options.folder is None else Path(self.options.folder).absolute()
+            options = dataclasses.replace(self.options, folder=folder)
+            with ray_session(options.address, options.shards + options.workers + 2) as ray:
+                return RayRun(ray, self.text, self.job, options, self.placement, self.watch).finish()
+
+
+class RayRun:
+    """One run on a cluster that is connected. worker_class: what workers are, if not replicas of the job's trunk."""
+
+    def __init__(
+        self,
+        ray: Any,
+        text: JobText,
+        job: Job,
+        options: RunOptions,
+        placement: Placement,
+        watch: Callable[[Summary], None],
+        worker_class: type | None = None,
+    ) -> None:
+        from manyclass.distributed import ray_servers
+        from manyclass.distributed.torch_replica import trunk_arrays
+
+        assert options.folder is not None
+        self.ray, self.text, self.job, self.options, self.placement, self.watch = (
+            ray, text, job, options, placement, watch)  # fmt: skip
+        self.folder = JobFolder(options.folder, job.head, placement)
+        manifest = self.folder.manifest()  # refuses the folder of another job before anything starts
+        self.model = job.trunk()
+        values, buffers = trunk_arrays(self.model)
+        again = {"max_restarts": -1, "num_cpus": 1, "scheduling_strategy": "SPREAD"}
+        shard_class = ray.remote(**again, max_concurrency=SERVING)(ray_servers.ShardServer)
+        self.shards = [shard_class.remote(job.head, placement, number, options) for number in range(options.shards)]
+        trunk_class = ray.remote(max_restarts=-1, num_cpus=0, max_concurrency=SERVING)(ray_servers.TrunkActor)
+        self.trunk = trunk_class.remote(values, buffers, job.head, placement, job.trunk_rule, options)
+        here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )  # beside this process: without either, the run is over anyway
+        coordinator_class = ray.remote(num_cpus=0, max_concurrency=2 * SERVING, scheduling_strategy=here)(
+            ray_servers.CoordinatorActor
+        )
+        saved = None if manifest is None else manifest["coordinator"]
+        self.coordinator = coordinator_class.remote(job.steps, options, self.folder.new_epoch(), saved)
+        self.worker_class = worker_class
+        self.workers: dict[Any, tuple[int, Any]] = {}  # by what stands for the end of their work
+        self.failures: dict[int, int] = {}
+        self._fences: dict[int, Fence] = {}
+        self._processes: dict[int, int] = {}
+        self._saving: list[Any] = []
+        self._progress: dict[str, Any] = {}
+
+    def finish(self) -> RunResult:
+        """Work until all batches are finished, and return what came of it."""
+        for shard in self.shards:  # they are there, or say why not
+            self.ask(shard.report)
+        for number in range(self.options.workers):
+            self._start_worker(number)
+        curve: list[Point] = []
+        began = time.monotonic()
+        self._look_on(curve, began)
+        seconds = time.monotonic() - began
+        self._save_now()
+        summary = self._summary(self.ask(self.coordinator.look)[3])
+        if self.job.test is not None:
+            curve.append(Point(summary.steps, seconds, self._accuracy()))
+        self.watch(summary)
+        enough = self.job.learned is None or (bool(curve) and curve[-1].accuracy >= self.job.learned)
+        return RunResult(summary, curve, enough)
+
+    def _look_on(self, curve: list[Point], began: float) -> None:
+        every, next_save = self.options.evaluate_every, time.monotonic() + self.options.checkpoint_every
+        due = every or 0
+        while True:
+            time.sleep(0 if self.workers else LOOK_EVERY)
+            ended, _ = self.ray.wait(list(self.workers), timeout=LOOK_EVERY) if self.workers else ([], None)
+            for end in ended:
+                self._worker_ended(end)
+            finished, over, fences, summary = self.ask(self.coordinator.look)
+            self._fence(fences)
+            self.watch(self._summary(summary))
+            if over:
+                return
+            if every and self.job.test is not None and finished >= due:
+                due = (finished // every + 1) * every
+                curve.append(Point(finished, time.monotonic() - began, self._accuracy()))
+            if time.monotonic() > next_save:
+                next_save = time.monotonic() + self.options.checkpoint_every
+                self._save_beside()
+
+    def _start_worker(self, number: int) -> None:
+        from manyclass.distributed.ray_worker import WorkerActor
+
+        made = self.ray.remote(num_cpus=1, scheduling_strategy="SPREAD")(self.worker_class or WorkerActor)
+        worker = made.remote(number, self.text, self.placement, self.options)
+        self.workers[worker.run.remote(self.coordinator, self.shards, self.trunk)] = number, worker
+
+    def _worker_ended(self, end: Any) -> None:
+        """A worker is done, or died: then its pushes are refused from now on, and another takes its place."""
+        number, _ = self.workers.pop(end)
+        try:
+            self.ray.get(end)
+            return
+        except self.ray.exceptions.RayTaskError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, ManyclassError):  # a broken job, a loss that is not finite: nobody could do better
+                raise cause from None
+            failure: Exception = error
+        except self.ray.exceptions.RayError as error:
+            failure = error
+        self.failures[number] = self.failures.get(number, 0) + 1
+        if self.failures[number] > MOST_FAILURES:
+            raise ManyclassError(f"worker {number} failed {MOST_FAILURES} times, last with: {failure}")
+        self.ask(self.coordinator.give_up, number)
+        self._start_worker(number)
+
+    def _fence(self, fences: list[Fence]) -> None:
+        """Tell all servers what they were not told; nobody waits for one that is restarting: it is told when back."""
+        for fence in fences:
+            if self._fences.get(fence.worker) == fence:
+                continue
+            self._fences[fence.worker] = fence
+            for server in (*self.shards, self.trunk):
+                server.fence.remote(fence)
+
+    def _summary(self, summary: Summary) -> Summary:
+        """Return a summary with the reports of those shards that answer at once."""
+        asked = [shard.report.remote() for shard in self.shards]
+        ready, _ = self.ray.wait(asked, num_returns=len(asked), timeout=LOOK_EVERY)
+        reports = []
+        for answer in ready:
+            try:
+                reports.append(self.ray.get(answer))
+            except self.ray.exceptions.RayError:
+                continue  # it is being restarted
+        for report in reports:
+            number, process = report["shard"], report["process"]
+            if self._processes.setdefault(number, process) != process:  # restarted: it may not know of these
+                self._processes[number] = process
+                for fence in self._fences.values():
+                    self.shards[number].fence.remote(fence)
+        return dataclasses.replace(summary, shards=sorted(reports, key=lambda report: report["shard"]))
+
+    def _save_beside(self) -> None:
+        """Start checkpoints of all servers, once the last ones are done; the manifest follows them."""
+        if self._saving:
+            ready, _ = self.ray.wait(self._saving, num_returns=len(self._saving), timeout=0)
+            if len(ready) < len(self._saving):
+                return
+            self._finish_saving()
+        self._progress = self.ask(self.coordinator.saved)  # before: it is in what follows
+        self._saving = [server.save.remote() for server in (*self.shards, self.trunk)]
+
+    def _finish_saving(self) -> None:
+        saving, self._saving = self._saving, []
+        try:
+            self.ray.get(saving)
+        except self.ray.exceptions.RayError:
+            return  # a server died meanwhile: the manifest before stays
+        self.folder.write_manifest(self._progress)
+
+    def _save_now(self) -> None:
+        if self._saving:
+            self._finish_saving()
+        self._save_beside()
+        self._finish_saving()
+
+    def ask(self, method: Any, *arguments: Any) -> Any:
+        """Return what an actor answers to a call that may be made again."""
+        from manyclass.distributed.ray_caller import asked
+
+        return asked(lambda: method.remote(*arguments), "the coordinator", self.options.deadline)
+
+    def _accuracy(self) -> float:
+        from manyclass.distributed.ray_caller import RayCaller
+        from manyclass.distributed.sharded_model import ShardedModel, accuracy
+
+        caller = RayCaller(self.shards, self.trunk, self.options.deadline)
+        model = ShardedModel(self.model, self.placement, lambda calls: caller.answers(caller.start(calls)))
+        assert self.job.test is not None
+        return accuracy(model, self.job.test())

@@ -1,0 +1,58 @@
+"""How a job is run: on which engine, by how many, with which transport, and what is kept of it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from manyclass._validation import check_count
+from manyclass.distributed.staleness import Staleness
+from manyclass.errors import ConfigError
+
+TRANSPORTS = ("activations", "rows")
+DURABILITIES = ("checkpoint", "log")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """All that is not the job itself.
+
+    shards, workers: how many. transport: "activations" or "rows". staleness: unbounded, bounded or scaled.
+    pipeline: steps that a worker has under way; None: what suits the engine. trunk_every: steps between two exchanges
+        with the trunk's server.
+    folder: where checkpoints and the log go; a job that is there already is continued. None: nothing is kept.
+    durability: "checkpoint": a shard that dies loses at most what it applied since its last checkpoint; "log": nothing
+        that it acknowledged. checkpoint_every: seconds.
+    lease: seconds without a word after which a worker is given up. deadline: seconds that a call is tried for.
+    evaluate_every: batches between two evaluations; None: only at the end.
+    address: of a Ray cluster; None: one that is started on this machine.
+    """
+
+    shards: int = 2
+    workers: int = 2
+    transport: str = "activations"
+    staleness: Staleness = field(default_factory=Staleness)
+    pipeline: int | None = None
+    trunk_every: int = 1
+    folder: Path | None = None
+    durability: str = "checkpoint"
+    checkpoint_every: float = 60.0
+    lease: float = 30.0
+    deadline: float = 60.0
+    evaluate_every: int | None = None
+    address: str | None = None
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("shards", "workers", "trunk_every", "threads"):
+            check_count(name, getattr(self, name))
+        for name in ("pipeline", "evaluate_every"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        if self.transport not in TRANSPORTS:
+            raise ConfigError(f"transport={self.transport!r} is unknown; choose from {', '.join(TRANSPORTS)}")
+        if self.durability not in DURABILITIES:
+            raise ConfigError(f"durability={self.durability!r} is unknown; choose from {', '.join(DURABILITIES)}")
+        if self.durability == "log" and self.folder is None:
+            raise ConfigError("durability='log' without a folder; give one to write the log to")
+        for name in ("checkpoint_every", "lease", "deadline"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}={getattr(self, name)} is not a positive number of seconds; give one")

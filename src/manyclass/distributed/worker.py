@@ -1,0 +1,182 @@
+"""A worker: a replica of the trunk on its share of the data, one step at a time or several under way.
+
+Engine-free: `Worker.step` yields calls, as transports do; `Pipeline` holds the steps that are under way.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from manyclass._validation import check_count
+from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_bytes
+from manyclass.distributed.positives import Targets
+from manyclass.distributed.settings import HeadSettings
+from manyclass.distributed.transport import TRUNK, Call, Identity, StepOutcome, Transport
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+class Forward(NamedTuple):
+    """A batch after its way through the trunk: activations, targets, and what the replica needs for the way back."""
+
+    x: Floats
+    targets: npt.NDArray[np.int64]
+    kept: Any
+
+
+class Replica(Protocol):
+    """A trunk with its data; `TorchReplica` is one."""
+
+    def forward(self, number: int) -> Forward:
+        """Return batch number `number` after the trunk."""
+        ...
+
+    def backward(self, forward: Forward, gradient: Floats) -> dict[str, Floats]:
+        """Return the gradients of the trunk's parameters, given that of the activations."""
+        ...
+
+    def load(self, values: dict[str, Floats], buffers: Arrays) -> None:
+        """Take over parameters, and buffers where there are any."""
+        ...
+
+    def buffers(self) -> Arrays:
+        """Return running means and the like as they are."""
+        ...
+
+
+@dataclass
+class StepReport:
+    """A finished step: the number of its batch, its examples, what it came to; seconds are filled in by the engine."""
+
+    number: int
+    examples: int
+    outcome: StepOutcome
+    trunk_staleness: int | None = None
+    seconds: float = 0.0
+
+
+Stepping = Generator[list[Call], list[Any], StepReport]
+
+
+class Worker:
+    """Runs steps. trunk_every: steps between two exchanges with the trunk's server; rate: of the steps between them."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        replica: Replica,
+        transport: Transport,
+        settings: HeadSettings,
+        *,
+        trunk_every: int = 1,
+        rate: float = 0.0,
+    ) -> None:
+        self.identity, self.replica, self.transport, self.settings = identity, replica, transport, settings
+        self.trunk_every, self.rate = check_count("trunk_every", trunk_every), rate
+        self._version = 0
+        self._values: dict[str, Floats] = {}
+        self._sum: dict[str, Floats] = {}
+        self._steps = 0
+
+    def prepare(self) -> Generator[list[Call], list[Any], None]:
+        """Fetch the trunk, and what the transport needs."""
+        asked = Exchange(self.identity.sender(TRUNK), 0, None, {}, True)
+        (found,) = yield [Call(TRUNK, "exchange", asked)]
+        self._take(found)
+        yield from self.transport.prepare()
+
+    def step(self, number: int) -> Stepping:
+        """Return the report of a step on batch `number`."""
+        forward = self.replica.forward(number)
+        targets = Targets(forward.targets, self.settings.classes)
+        outcome = yield from self.transport.step(forward.x, targets)
+        report = StepReport(number, targets.count, outcome)
+        if outcome.input_gradients is not None:
+            self._add(self.replica.backward(forward, outcome.input_gradients))
+        self._steps += 1
+        if self._steps % self.trunk_every == 0:
+            found = yield from self._exchange(outcome)
+            report.trunk_staleness = found.staleness
+        return report
+
+    def _exchange(self, outcome: StepOutcome) -> Generator[list[Call], list[Any], TrunkValues]:
+        gradients, self._sum = self._sum, {}
+        sender = self.identity.sender(TRUNK)
+        asked = Exchange(sender, self._version, gradients or None, self.replica.buffers(), True)
+        (found,) = yield [Call(TRUNK, "exchange", asked)]
+        outcome.sent, outcome.received = outcome.sent + wire_bytes(asked), outcome.received + wire_bytes(found)
+        self._take(found)
+        return found  # type: ignore[no-any-return]
+
+    def _take(self, found: TrunkValues) -> None:
+        if found.version < self._version:  # an older answer than one that has come already
+            return
+        self._version, self._values = found.version, found.values
+        self.replica.load(found.values, found.buffers)
+
+    def _add(self, gradients: dict[str, Floats]) -> None:
+        """Add gradients to those that wait; between exchanges, the replica goes ahead by itself (Downpour)."""
+        for name, gradient in gradients.items():
+            self._sum[name] = self._sum[name] + gradient if name in self._sum else gradient
+        if self.trunk_every > 1 and self.rate:
+            rate = np.float32(self.rate)
+            self._values = {
+                name: part - rate * gradients[name] if name in gradients else part
+                for name, part in self._values.items()
+            }
+            self.replica.load(self._values, {})
+
+
+class Wave(NamedTuple):
+    """Calls of a step that wait for their answers."""
+
+    step: int
+    calls: list[Call]
+
+
+class Pipeline:
+    """The steps that a worker has under way: at most `depth`, so that shards are never flooded.
+
+    An engine begins a step while there is room, makes the calls of its wave, and resumes the step with their answers,
+    whichever wave is answered first.
+    """
+
+    def __init__(self, worker: Worker, depth: int = 2) -> None:
+        self.worker, self.depth = worker, check_count("pipeline", depth)
+        self._running: dict[int, Stepping] = {}
+
+    @property
+    def room(self) -> bool:
+        """Whether another step may begin."""
+        return len(self._running) < self.depth
+
+    @property
+    def idle(self) -> bool:
+        """Whether no step is under way."""
+        return not self._running
+
+    def begin(self, number: int) -> Wave:
+        """Begin the step of a batch and return its first calls."""
+        stepping = self.worker.step(number)
+        calls = next(stepping)
+        self._running[number] = stepping
+        return Wave(number, calls)
+
+    def resume(self, step: int, answers: list[Any]) -> Wave | StepReport:
+        """Go on with a step whose calls are answered: return its next calls, or its report."""
+        try:
+            return Wave(step, self._running[step].send(answers))
+        except StopIteration as finished:
+            del self._running[step]
+            report: StepReport = finished.value
+            return report
+        except BaseException:
+            del self._running[step]
+            raise
+
+    def give_up(self, step: int) -> None:
+        """Forget a step whose calls will not be answered."""
+        self._running.pop(step).close()

@@ -1,0 +1,93 @@
+"""What the tests run in a process of its own: a cluster on this machine, a job on it, and what can be seen of both."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from manyclass.distributed import HeadSettings, Job, ServerRule
+from manyclass.distributed.quick_job import Pictures
+
+OURS = re.compile(r"^(ray_manyclass_\w+?)(?:_total|_bucket|_count|_sum)?\{", re.MULTILINE)
+RULE = ServerRule(lr=0.3, momentum=0.9)
+
+
+def trunk() -> nn.Module:
+    """Return the network below the classes."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.BatchNorm1d(32))
+
+
+def job(quick: bool = False) -> Job:
+    """Return a small job."""
+    pictures = Pictures(300, 16)
+    return Job(
+        trunk=trunk,
+        batches=lambda number: pictures.batch(number, 64),
+        head=HeadSettings(classes=300, features=32, tail=64, rule=RULE),
+        trunk_rule=RULE,
+        steps=120,
+        test=lambda: [pictures.batch(10**9, 500)],
+        learned=0.4,
+    )
+
+
+def open_ports(processes: set[int]) -> list[str]:
+    """Return the addresses that these processes listen on."""
+    listening = subprocess.run(["ss", "-ltnpH"], capture_output=True, text=True, check=True).stdout
+    lines = [line for line in listening.splitlines() if any(f"pid={process}," in line for process in processes)]
+    return sorted({line.split()[3].rpartition(":")[0] for line in lines})
+
+
+def children(process: int) -> set[int]:
+    """Return a process and all that it started."""
+    import psutil
+
+    return {process, *(child.pid for child in psutil.Process(process).children(recursive=True))}
+
+
+def scraped(port: int) -> set[str]:
+    """Return the names of our metrics at Ray's exporter; they come a while after they are counted."""
+    for _ in range(40):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            names = set(OURS.findall(answer.read().decode()))
+        if len(names) >= 4:
+            break
+        time.sleep(0.5)
+    return names
+
+
+def main(folder: Path) -> None:
+    """Print what was found as JSON."""
+    import os
+
+    from manyclass.distributed.job import JobText
+    from manyclass.distributed.ray_engine import RayEngine
+    from manyclass.distributed.ray_session import ray_session
+    from manyclass.distributed.run_options import RunOptions
+
+    text = JobText("small", Path(__file__).read_text())
+    options = RunOptions(workers=2, folder=folder, checkpoint_every=1.0, evaluate_every=60)
+    with ray_session(None, 8) as ray:
+        result = RayEngine(text, text.job(), options).run()
+        found = {
+            "learned": result.learned,
+            "curve": result.curve,
+            "steps": result.summary.steps,
+            "versions": [report["version"] for report in result.summary.shards],
+            "torch in shards": [report["torch"] for report in result.summary.shards],
+            "listening": open_ports(children(os.getpid())),
+            "metrics": sorted(scraped(ray.nodes()[0]["MetricsExportPort"])),
+            "token": os.environ["RAY_AUTH_MODE"],
+        }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

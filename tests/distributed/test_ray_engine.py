@@ -1,0 +1,51 @@
+"""Jobs on Ray: a cluster on this machine, closed to others; metrics; and pushes that count once through faults."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cases import ROOT
+
+pytest.importorskip("ray")
+
+
+def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a program as a user would, with nothing of this process in its environment but the path to the workload."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return subprocess.run(
+        [sys.executable, *command],
+        env=environment | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_job_learns_on_a_cluster_that_is_closed_to_others(tmp_path: Path) -> None:
+    ran = run(str(Path(__file__).with_name("ray_program.py")), str(tmp_path / "job"), folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["learned"], found
+    assert found["steps"] == 120
+    assert found["versions"] == [120, 120]
+    assert found["torch in shards"] == [False, False]
+    assert found["token"] == "token"
+    assert set(found["listening"]) <= {"127.0.0.1", "[::ffff:127.0.0.1]", "[::1]"}
+    assert {"ray_manyclass_pushes", "ray_manyclass_staleness", "ray_manyclass_examples"} <= set(found["metrics"])
+    assert (tmp_path / "job" / "job.json").exists()
+
+
+@pytest.mark.parametrize("durability", ["log"])
+def test_pushes_count_once_through_faults(durability: str, tmp_path: Path) -> None:
+    """The short version of `make chaos`: killed and paused shards and workers, lost messages."""
+    arguments = ["--pushes", "400", "--faults", "5", "--every", "1", "--durability", durability]
+    ran = run("-m", "experiments.distributed.chaos", *arguments, folder=tmp_path)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    verdict = json.loads(ran.stdout[ran.stdout.index("{") :])
+    assert verdict["acknowledged"] >= 400
+    assert sum(verdict["faults"].values()) >= 1
+    assert (verdict["doubled"], verdict["lost"], verdict["wrong_cells"]) == (0, 0, 0)

@@ -1,0 +1,50 @@
+"""What the page concludes from records, on records made by hand."""
+
+from pathlib import Path
+from typing import Any
+
+from experiments.frame.records import Records
+from experiments.skipgram.names import stage_of
+from experiments.skipgram.page.paper import PRECISION
+from experiments.skipgram.page.verdicts import explanation, verdicts
+
+
+def result(precision: float, right: float | None, words: int = 1000) -> dict[str, Any]:
+    """Return what a record tells of an output layer that is as precise at every k."""
+    told = {"precision": dict.fromkeys(PRECISION, precision)}
+    return {"prediction": told, "google": {"all": {"right": right}}, "words": words, "cpu_seconds": 10.0}
+
+
+def test_goals_are_reached_or_missed_by_the_figures(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    assert verdicts(records) == []
+    records.write(stage="candidate", kind="result", **result(0.04, 0.3, words=100))
+    records.write(stage="hierarchical", kind="result", **result(0.02, 0.4, words=1001))
+    for head, precision, right in (("gensim hierarchical", 0.01, 0.1), ("gensim negative", 0.01, 0.2)):
+        records.write(stage=stage_of(head), kind="result", head=head, **result(precision, right))
+    for classes, milliseconds in ((10, 5.0), (100, 11.0)):
+        records.write(stage="growth", kind="result", head="candidate", classes=classes, step_ms=milliseconds,
+                      bytes_per_class=100.0)  # fmt: skip
+    found = {goal: shown for goal, shown, _ in verdicts(records)}
+    assert found == {
+        "Our precision is above hierarchical softmax's at every k": True,
+        "Our hierarchical softmax is at least as good as gensim's": True,
+        "Our examples per second are at most 10× below hierarchical softmax's": False,
+        "Our analogies are at least those of hierarchical": False,
+        "Our analogies are at least those of gensim, negative": True,
+        "Time of a step and bytes per word are flat within 2× as the vocabulary grows": False,
+    }
+
+
+def test_a_suspicion_is_refuted_where_its_change_costs_little(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    runs = (("candidate", "", 0.4), ("few examples", "candidate", 0.1), ("sampled", "candidate", 0.39))
+    for head, beside, right in runs:
+        records.write(stage="ablations", kind="result", head=head, beside=beside, **result(0.1, right))
+    told = explanation(records)
+    assert "Borne out: few examples (0.2× the analogies of candidate)" in told
+    assert "Refuted, as they cost less than a fifth: sampled" in told
+    assert told.endswith("has: candidate.")
+    nothing = Records(tmp_path / "nothing.jsonl")
+    nothing.write(stage="ablations", kind="result", head="candidate", beside="", **result(0.1, None))
+    assert explanation(nothing) == "No analogies were asked, so nothing is explained."

@@ -1,0 +1,79 @@
+"""AlexNet for other frames than those of the first experiment, and the parts of a step."""
+
+import time
+
+import pytest
+import torch
+
+from experiments.video_id.network import features_and_standardization, new_head, new_trunk
+from experiments.video_id.parts import Clock, looking_at
+from experiments.video_id.plan import FULL, QUICK, TrunkSizes
+from experiments.vision.alexnet import AlexNet, multiply_adds
+from manyclass.errors import ConfigError
+from manyclass.torch import HEADS
+
+
+@pytest.mark.parametrize("side", [16, 32, 48, 64])
+def test_alexnet_takes_frames_of_any_multiple_of_sixteen(side: int) -> None:
+    network = AlexNet(features=8, hidden=4, widths=(2, 2, 2, 2, 2), channels=3, side=side).eval()
+    assert network(torch.zeros(2, 3, side, side)).shape == (2, 8)
+
+
+def test_other_sides_are_refused() -> None:
+    with pytest.raises(ConfigError, match="side=20 is not a multiple of 16; try 16"):
+        AlexNet(features=8, hidden=4, widths=(2, 2, 2, 2, 2), side=20)
+
+
+def test_the_full_network_has_the_papers_features_and_the_bottleneck_few() -> None:
+    frame = torch.zeros(1, 3, FULL.side, FULL.side)
+    trunk = new_trunk(FULL.trunk, FULL.side).eval()
+    assert trunk(frame).shape == (1, 4096)
+    assert 20e6 < multiply_adds(trunk, frame) < 70e6
+    narrow = new_trunk(FULL.million.bottleneck, FULL.side).eval()
+    assert narrow(frame).shape == (1, 256)
+    light = multiply_adds(new_trunk(FULL.million.trunk, FULL.side), frame)
+    assert light < multiply_adds(trunk, frame) / 4
+
+
+def test_features_are_standardized_before_the_output_layer() -> None:
+    torch.manual_seed(0)
+    trunk = new_trunk(TrunkSizes(features=8, hidden=16, widths=(4, 4, 4, 4, 4)), 32)
+    below, standardize = features_and_standardization(trunk)
+    frames = torch.randn(200, 3, 32, 32)
+    found = trunk(frames)
+    alive = below(frames).std(0) > 1e-3
+    torch.testing.assert_close(found.mean(0)[alive], torch.zeros(int(alive.sum())), atol=1e-4, rtol=0)
+    torch.testing.assert_close(found.std(0)[alive], torch.ones(int(alive.sum())), atol=0.05, rtol=0)
+    assert standardize.weight is None
+
+
+def test_the_papers_settings_are_the_full_plan() -> None:
+    assert (FULL.batch, FULL.candidates) == (32, 3000)
+    assert sorted(FULL.rates) == [0.001, 0.005, 0.05, 0.1]
+    assert FULL.million.classes == 1_200_000
+    assert FULL.million.frames >= 8
+    assert QUICK.frames % 2 == FULL.frames % 2 == 0
+
+
+FEW = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")
+
+
+@FEW
+@pytest.mark.parametrize("head", sorted(HEADS))
+def test_every_head_is_made_also_for_fewer_classes_than_candidates(head: str) -> None:
+    assert new_head(head, 16, 5, 3000)(torch.randn(4, 16), torch.arange(4)).isfinite()
+
+
+@FEW
+def test_a_clock_adds_up_and_the_index_gets_its_own_methods_back() -> None:
+    clock = Clock()
+    assert clock.around(lambda value: time.sleep(0.01) or value)(5) == 5
+    assert clock.taken() >= 0.01
+    assert clock.taken() == 0
+    head = new_head("wta", 16, 50, 5)
+    before = head.index.shortlist.__func__
+    with looking_at(head) as (find, refresh):
+        head(torch.randn(4, 16), torch.arange(4)).backward()
+        assert find.taken() > 0
+        assert refresh.taken() > 0
+    assert head.index.shortlist.__func__ is before
