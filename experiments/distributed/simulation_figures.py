@@ -129,7 +129,7 @@ def draw_speed(records: Records, folder: Path) -> Figure:
         if shards == middle_shards:
             by_classes.setdefault(f"{whole(classes)}", {})[workers] = band(draws, "examples_per_second", widened)
     figure, (left, right) = canvas(2, width=12, height=4.6)
-    settings = {"yscale": "log", "ylabel": "examples per second"}
+    settings: dict[str, Any] = {"yscale": "log", "ylabel": "examples per second"}
     draw_bands(left, by_shards, title=f"{whole(most)} classes (prediction)", **settings)
     draw_bands(right, by_classes, title=f"classes, on {middle_shards} shards (prediction)", **settings)
     caption = (

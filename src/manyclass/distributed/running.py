@@ -24,7 +24,7 @@ def run_job(text: JobText, options: RunOptions, engine: str = "threads") -> RunR
             "transport": options.transport, "staleness": str(options.staleness)}  # fmt: skip
     with watching(job.steps, log, **card) as watch:
         running.watch = watch
-        result = running.run()
+        result: RunResult = running.run()
     if log is not None:
         for point in result.curve:
             RunLog(log).write(kind="evaluation", step=point.steps, seconds=point.seconds, accuracy=point.accuracy)
