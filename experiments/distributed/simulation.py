@@ -6,6 +6,7 @@ but in simulated time; speed for layers and clusters that nobody has here. On th
 
 from dataclasses import dataclass, replace
 from functools import partial
+from statistics import median
 from typing import Any
 
 from experiments.distributed.simulated_cluster import Machines
@@ -79,11 +80,12 @@ def measure_costs(plan: Plan, run: Run) -> None:
     step, slowdown = slowdown_of_two(short, plan.real_shards)
     parts = simulated(short, Setting(1, plan.real_shards, here(1.0), depth=1), costs)
     examples = len(job.batches(0)[1])
+    noise = min(0.5, median(errors.values()) * plan.repeats**0.5)  # of one duration; errors are those of means
     rest = max(0.0, step - examples / parts.examples_per_second)  # what no part accounts for
     run.records.write(
         stage=COSTS, kind="costs", costs=replace(costs, loop=rest).to_json(), errors=errors, step=step,
         slowdown=slowdown, examples=examples, trunk=int(sum(part.size for part in trunk.values.values())),
-        features=job.head.features, call=RAY_CALL,
+        features=job.head.features, call=RAY_CALL, noise=noise,
     )  # fmt: skip
 
 
@@ -118,14 +120,9 @@ def validate(plan: Plan, run: Run) -> None:
                 run.records.write(kind="real", **key, **real(job, workers, plan.real_shards)._asdict())
             if not run.records.done(kind="simulated", **key):
                 slowdown = record["slowdown"] if workers > 1 else 1.0
-                setting = Setting(workers, plan.real_shards, here(slowdown), 1, number, spread(record))
+                setting = Setting(workers, plan.real_shards, here(slowdown), 1, number, record["noise"])
                 found = simulated(job, setting, costs_of(record).drawn(record["errors"], number))
                 run.records.write(kind="simulated", **key, **found._asdict())
-
-
-def spread(record: dict[str, Any]) -> float:
-    """Return how far a single duration strays: the uncertainty of a mean, times the root of the timings behind it."""
-    return float(min(0.5, max(record["errors"].values()) * 6))
 
 
 def cluster(draws: Costs, call: float) -> tuple[Costs, Machines]:
@@ -146,7 +143,7 @@ def learn(plan: Plan, run: Run) -> None:
                 key = {"stage": LEARNING, "kind": "learning", "workers": workers, "shards": shards, "draw": draw}
                 if not run.records.done(**key):
                     costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
-                    found = simulated(job, Setting(workers, shards, machines, 2, draw, spread(record)), costs)
+                    found = simulated(job, Setting(workers, shards, machines, 2, draw, record["noise"]), costs)
                     run.records.write(**key, **found._asdict())
                 show(draw * len(pairs) + place + 1, f"{workers} workers, {shards} shards")
 
@@ -164,7 +161,7 @@ def scale(plan: Plan, run: Run) -> None:
                 if run.records.done(**key):
                     continue
                 costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
-                setting = Setting(workers, shards, machines, 2, draw, spread(record))
+                setting = Setting(workers, shards, machines, 2, draw, record["noise"])
                 run.records.write(**key, **_hollow(plan, record, classes, setting, costs)._asdict())
             show(place + 1, f"{classes:,} classes, {shards} shards, {workers} workers")
 

@@ -6,6 +6,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.distributed.simulation import LEARNING, SCALE, VALIDATION
+from experiments.frame.documents import as_markdown
 from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, save, series_style
 from experiments.frame.page import Figure, Section, Table, Text
 from experiments.frame.records import Record, Records
@@ -52,6 +53,15 @@ def simulation_section(records: Records, folder: Path) -> Section:
     return Section("Past this machine: a prediction", text, [*parts, Text(ASSUMPTIONS, quiet=True)], "prediction")
 
 
+def simulation_documents(records: Records) -> dict[str, str]:
+    """Return what documents tell of the prediction, by the name of its marker; nothing where it was not made yet."""
+    compared = validation_table(records)
+    if compared is None or not records.select(stage=SCALE, kind="scale"):
+        return {}
+    tables = [compared, scale_table(records)]
+    return {"distributed_prediction": "\n\n".join(f"{as_markdown(table)}\n\n{table.caption}" for table in tables)}
+
+
 def compared_runs(records: Records) -> dict[int, dict[str, list[Record]]]:
     """Return real and simulated runs by the number of workers."""
     found: dict[int, dict[str, list[Record]]] = {}
@@ -85,8 +95,9 @@ def validation_table(records: Records) -> Table | None:
         f"The same job by threads of this machine and in simulated time; at most {percent(error)} off in speed. Costs "
         "were measured with one worker, so that the first row is no test of them."
     )
-    groups = [("", 1), ("examples per second", 2), ("mean staleness", 2), ("accuracy", 2)]
-    return Table(["workers", *["measured", "simulated"] * 3], rows, caption, groups=groups)
+    columns = ["workers", "examples/s, measured", "simulated", "staleness, measured", "simulated",
+               "accuracy, measured", "simulated"]  # fmt: skip
+    return Table(columns, rows, caption)
 
 
 def band(found: list[Record], measure: str, widened: float) -> Band:

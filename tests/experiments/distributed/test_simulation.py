@@ -13,7 +13,7 @@ from experiments.distributed.simulated_cluster import Machines
 from experiments.distributed.simulated_jobs import Outcome, Setting, quantile, simulated, simulated_hollow
 from experiments.distributed.simulated_time import Card, Events, Link, Servers, transfer
 from experiments.distributed.simulation import Plan, simulated_job, simulation_stages
-from experiments.distributed.simulation_figures import largest_error, simulation_section
+from experiments.distributed.simulation_figures import largest_error, simulation_documents, simulation_section
 from experiments.distributed.step_costs import Costs
 from experiments.frame.page import Page, Table, write_page
 from experiments.frame.records import Records
@@ -169,6 +169,7 @@ def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
                 shards=(1, 2), classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200)  # fmt: skip
     records = Records(tmp_path / "records.jsonl")
     assert "Not measured yet" in simulation_section(records, tmp_path / "figures").text
+    assert simulation_documents(records) == {}
     run = Run(tmp_path, Options(quick=True), records, Console(quiet=True))
     for stage in simulation_stages(run.options, plan):
         stage.run(run)
@@ -181,6 +182,7 @@ def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
     tables = [part for part in section.parts if isinstance(part, Table)]
     assert [len(table.rows) for table in tables] == [2, 2]
     assert largest_error(records) > 0
+    assert "Predicted, with 3 workers" in simulation_documents(records)["distributed_prediction"]
     assert write_page(Page("t", "l", [], [section]), tmp_path).exists()
 
 
