@@ -1,6 +1,5 @@
 """A worker in a Ray actor: it runs the text of the job, joins, and works until all is done or it is given up."""
 
-import contextlib
 import os
 import socket
 from typing import Any
@@ -13,7 +12,7 @@ from manyclass.distributed.ray_caller import RayCaller, asked
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.transport import Identity
 from manyclass.distributed.worker import Pipeline, StepReport, Worker
-from manyclass.distributed.worker_loop import work
+from manyclass.distributed.worker_loop import prepare, work
 
 DEPTH = 2  # steps under way, unless told
 
@@ -47,11 +46,7 @@ class WorkerActor:
         transport = made_transport(job, options, self.placement, identity)
         worker = Worker(identity, replica, transport, job.head, trunk_every=options.trunk_every,
                         rate=job.trunk_rule.lr)  # fmt: skip
-        preparing, answers = worker.prepare(), None
-        with contextlib.suppress(StopIteration):
-            while True:
-                calls = next(preparing) if answers is None else preparing.send(answers)
-                answers = caller.answers(caller.start(calls))
+        prepare(worker, caller)
         reports: list[StepReport] = []
 
         def deal(finished: list[int], holding: list[int]) -> Assignment:

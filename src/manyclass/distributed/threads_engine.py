@@ -29,7 +29,7 @@ from manyclass.distributed.torch_replica import TorchReplica, trunk_arrays
 from manyclass.distributed.transport import TRUNK, Call, Identity, Transport
 from manyclass.distributed.trunk_server import TrunkServer
 from manyclass.distributed.worker import Pipeline, Worker
-from manyclass.distributed.worker_loop import Caller, InlineCaller, work
+from manyclass.distributed.worker_loop import Caller, InlineCaller, prepare, work
 
 LOOK_EVERY = 0.5  # seconds between two looks at the run
 
@@ -142,7 +142,7 @@ class ThreadsEngine:
         while not self._over.is_set():
             try:
                 self._work_as(number, self.coordinator.join(number, time.monotonic()))
-                return
+                self._over.set()  # a worker ends when all batches are finished
             except FencedError:
                 continue
 
@@ -155,11 +155,7 @@ class ThreadsEngine:
         depth = options.pipeline or 1
         with ThreadPoolExecutor(max(1, depth * options.shards)) as pool:
             caller: Caller = InlineCaller(self.call) if depth == 1 else PooledCaller(self.call, pool)
-            preparing, answers = worker.prepare(), None
-            with contextlib.suppress(StopIteration):
-                while True:
-                    calls = next(preparing) if answers is None else preparing.send(answers)
-                    answers = caller.answers(caller.start(calls))
+            prepare(worker, caller)
             self.monitor.started(number)
             work(
                 Pipeline(worker, depth),

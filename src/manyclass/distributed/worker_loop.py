@@ -1,5 +1,6 @@
 """The loop of a worker, the same for every engine that waits for answers: deal, begin, resume, report."""
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 
 from manyclass.distributed.coordinator import Assignment
 from manyclass.distributed.transport import Call
-from manyclass.distributed.worker import Pipeline, StepReport, Wave
+from manyclass.distributed.worker import Pipeline, StepReport, Wave, Worker
 
 
 class Caller(Protocol):
@@ -24,6 +25,15 @@ class Caller(Protocol):
     def answers(self, started: Any) -> list[Any]:
         """Return the answers; a call that failed raises here."""
         ...
+
+
+def prepare(worker: Worker, caller: Caller) -> None:
+    """Get what a worker needs before its first step."""
+    preparing = worker.prepare()
+    calls = next(preparing)
+    with contextlib.suppress(StopIteration):
+        while True:
+            calls = preparing.send(caller.answers(caller.start(calls)))
 
 
 class _UnderWay(NamedTuple):
