@@ -12,6 +12,7 @@ from experiments.skipgram.heads.learning import Budget
 from experiments.skipgram.measuring.head_stages import reason_to_leave_out, trained
 from experiments.skipgram.measuring.task import open_task
 from experiments.skipgram.plan import Plan
+from manyclass.errors import DivergedError
 
 
 def try_rates(run: Run, heads: list[str], plan: Plan) -> None:
@@ -25,6 +26,11 @@ def try_rates(run: Run, heads: list[str], plan: Plan) -> None:
                 continue
             budget = Budget(seconds=plan.rates_seconds, evaluations=0)
             name = f"rates-{head}-{rate:g}"
-            learner = trained(run, task, name, replace(CONTESTANTS[head], rate=rate), budget, run.options.seed)
+            try:
+                learner = trained(run, task, name, replace(CONTESTANTS[head], rate=rate), budget, run.options.seed)
+            except DivergedError as error:  # a rate that is too high is no reason to stop
+                told = {"average_precision": 0.0, "reason": str(error)}
+                run.records.write(stage="rates", kind="rate", head=head, rate=rate, **told)
+                continue
             found = task.tests.to_choose_by(learner.network.log_probs)
             run.records.write(stage="rates", kind="rate", head=head, rate=rate, **found, **learner.progress.totals())

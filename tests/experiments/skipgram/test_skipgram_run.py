@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +17,14 @@ from experiments.skipgram.heads import learning
 from experiments.skipgram.heads.ablations import ABLATIONS
 from experiments.skipgram.heads.contestants import CONTESTANTS
 from experiments.skipgram.heads.network import SkipGram
-from experiments.skipgram.measuring import head_stages, peer_stage
+from experiments.skipgram.measuring import head_stages, peer_stage, rates
 from experiments.skipgram.measuring.task import open_task
 from experiments.skipgram.names import NAMES, PEER_NAMES, stage_of
 from experiments.skipgram.page.documents import texts
 from experiments.skipgram.page.page import make_page
 from experiments.skipgram.stages import plan_of
 from experiments.skipgram.vectors.vector_files import load_vectors
-from manyclass.errors import ConfigError, FileError
+from manyclass.errors import ConfigError, DivergedError, FileError
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
 
@@ -137,6 +138,21 @@ def test_the_rate_that_was_best_on_validation_articles_is_chosen(tmp_path: Path)
     assert chosen_rates(records) == {"negative": 0.1}
     assert head_stages.with_chosen_rate(records, "negative").rate == 0.1
     assert head_stages.with_chosen_rate(records, "sampled") == CONTESTANTS["sampled"]
+
+
+def test_a_rate_that_diverges_is_recorded_and_not_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    learned = head_stages.trained
+
+    def too_high(*given: Any) -> learning.Learner:
+        if given[3].rate == max(TINY.rates):
+            raise DivergedError("the loss of step 3 is nan; lower the learning rate")
+        return learned(*given)
+
+    monkeypatch.setattr(rates, "trained", too_high)
+    run = quick_run(tmp_path)
+    rates.try_rates(run, ["negative"], TINY)
+    assert tried_rates(run.records)["negative"].keys() == set(TINY.rates)
+    assert chosen_rates(run.records) == {"negative": min(TINY.rates)}
 
 
 def test_phrases_and_rare_words_are_chosen_on_the_command_line(tmp_path: Path) -> None:
