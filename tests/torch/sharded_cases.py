@@ -30,6 +30,7 @@ CASES: dict[str, dict[str, Any]] = {
     "mean": {**MINED, "subtract_mean": True},
     "no bias": {**MINED, "bias": False, "reduction": "sum"},
     "prior": {**MINED, "prior": torch.arange(1, CLASSES + 1)},
+    "targets alone": {**MINED, "targets_for_all": False},
     "own": {"shared": False, "candidates": CLASSES, "tail": 5},
     "own, all": {"shared": False, "candidates": CLASSES, "tail": 0, "label_smoothing": 0.2},
 }

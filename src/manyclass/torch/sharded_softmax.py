@@ -32,7 +32,8 @@ from manyclass.torch.sharded_loss import (
 from manyclass.torch.step_classes import StepClasses
 
 TrunkGradients = Literal["averaged", "summed"]
-AGREED = ("in_features", "num_classes", "_candidates", "tail", "shared", "normalize")  # settings that are whole numbers
+# Settings that are whole numbers, and the same on all ranks.
+AGREED = ("in_features", "num_classes", "_candidates", "tail", "shared", "targets_for_all", "normalize")
 
 
 class _Batch(NamedTuple):
