@@ -16,13 +16,17 @@ from manyclass.distributed.placement import Placement
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.shard import ParameterShard
+from manyclass.distributed.staleness import Staleness
 from manyclass.distributed.transport import TRUNK, Call, Identity, carried_out
 from manyclass.distributed.trunk_server import TrunkServer
 from manyclass.distributed.worker import Pipeline, Worker
 
 
 class Setting(NamedTuple):
-    """How a job is run. depth: steps that a worker has under way. noise: how far durations stray."""
+    """How a job is run. depth: steps that a worker has under way. noise: how far durations stray.
+
+    policy: what is done about staleness, as `Staleness.parse` reads it.
+    """
 
     workers: int
     shards: int
@@ -30,6 +34,7 @@ class Setting(NamedTuple):
     depth: int = 2
     seed: int = 0
     noise: float = 0.0
+    policy: str = "unbounded"
 
 
 class Outcome(NamedTuple):
@@ -50,9 +55,11 @@ def simulated(job: Job, setting: Setting, costs: Costs) -> Outcome:
     from manyclass.distributed.torch_replica import TorchReplica, trunk_arrays
 
     head, placement = job.head, Placement(job.head.classes, setting.shards, seed=job.head.seed)
-    shards = [ParameterShard(head, placement, number) for number in range(setting.shards)]
+    staleness = Staleness.parse(setting.policy)
+    shards = [ParameterShard(head, placement, number, staleness=staleness) for number in range(setting.shards)]
     below = job.trunk()
-    trunk = TrunkServer(*trunk_arrays(below), rule=job.trunk_rule, buffer_share=1 / setting.workers)
+    trunk = TrunkServer(*trunk_arrays(below), rule=job.trunk_rule, staleness=staleness,
+                        buffer_share=1 / setting.workers)  # fmt: skip
 
     def call(wanted: Call) -> Any:
         server = trunk if wanted.server == TRUNK else shards[wanted.server]
@@ -100,7 +107,7 @@ def simulated_hollow(
 
 
 def _run(pipeline: Any, setting: Setting, shards: Any, trunk: Any, steps: int, costs: Costs, rows: int) -> SimulatedRun:
-    coordinator = Coordinator(steps, lease=float("inf"))
+    coordinator = Coordinator(steps, staleness=Staleness.parse(setting.policy), lease=float("inf"))
     cluster = SimulatedCluster(
         pipeline, setting.workers, shards, trunk, coordinator, costs, setting.machines, rows=rows, seed=setting.seed,
         noise=setting.noise,

@@ -37,6 +37,8 @@ class Plan:
     steps: int = 600  # batches of a training run
     tests: int = 2000  # examples to evaluate on
     repeats: int = 40  # of each timing
+    look_up_rows: tuple[int, int] = (30_000, 300_000)  # of shards in which candidates are looked up, timed
+    policies: tuple[str, ...] = ("unbounded", "scaled:4")  # of staleness, in learning
     real_workers: tuple[int, ...] = (1, 2, 4)
     real_shards: int = 2
     real_runs: int = 3  # of each number of workers
@@ -50,7 +52,7 @@ class Plan:
 
 FULL = Plan()
 QUICK = Plan(
-    task_classes=5_000, steps=150, tests=1000, repeats=10, real_runs=1, workers=(1, 4, 16), learning_shards=(4,),
+    task_classes=5_000, steps=150, tests=1000, repeats=10, real_runs=1, look_up_rows=(5_000, 50_000), workers=(1, 4, 16), learning_shards=(4,),
     shards=(1, 8), classes=(1_000_000, 100_000_000), scale_steps=12, draws=2,
 )  # fmt: skip
 
@@ -75,7 +77,9 @@ def measure_costs(plan: Plan, run: Run) -> None:
     below = job.trunk()
     trunk = TrunkServer(*trunk_arrays(below), rule=job.trunk_rule)
     with one_blas_thread():
-        costs, errors = measured(job, TorchReplica(job.trunk(), job.batches), trunk, plan.real_shards, plan.repeats)
+        costs, errors = measured(
+            job, TorchReplica(job.trunk(), job.batches), trunk, plan.real_shards, plan.repeats, plan.look_up_rows
+        )
     short = replace(job, steps=max(20, plan.steps // 4))
     step, slowdown = slowdown_of_two(short, plan.real_shards)
     parts = simulated(short, Setting(1, plan.real_shards, here(1.0), depth=1), costs)
@@ -136,16 +140,19 @@ def learn(plan: Plan, run: Run) -> None:
 
     torch.set_num_threads(1)
     record, job = found_costs(run), simulated_job(plan)
-    pairs = [(workers, shards) for shards in plan.learning_shards for workers in plan.workers]
-    with run.progress(len(pairs) * plan.draws, "runs") as show:
+    grid = [(policy, workers, shards)
+            for policy in plan.policies for shards in plan.learning_shards for workers in plan.workers]  # fmt: skip
+    with run.progress(len(grid) * plan.draws, "runs") as show:
         for draw in range(plan.draws):
-            for place, (workers, shards) in enumerate(pairs):
-                key = {"stage": LEARNING, "kind": "learning", "workers": workers, "shards": shards, "draw": draw}
+            for place, (policy, workers, shards) in enumerate(grid):
+                key = {"stage": LEARNING, "kind": "learning", "workers": workers, "shards": shards, "draw": draw,
+                       "policy": policy}  # fmt: skip
                 if not run.records.done(**key):
                     costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
-                    found = simulated(job, Setting(workers, shards, machines, 2, draw, record["noise"]), costs)
+                    setting = Setting(workers, shards, machines, 2, draw, record["noise"], policy)
+                    found = simulated(job, setting, costs)
                     run.records.write(**key, **found._asdict())
-                show(draw * len(pairs) + place + 1, f"{workers} workers, {shards} shards")
+                show(draw * len(grid) + place + 1, f"{workers} workers, {shards} shards, {policy}")
 
 
 def scale(plan: Plan, run: Run) -> None:

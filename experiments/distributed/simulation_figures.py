@@ -171,8 +171,8 @@ def draw_learning(records: Records, folder: Path) -> Figure:
     found = records.select(stage=LEARNING, kind="learning")
     stale: dict[str, dict[int, Band]] = {}
     right: dict[str, dict[int, Band]] = {}
-    for (shards, workers), draws in grouped(found, "shards", "workers").items():
-        name = f"{shards} shards"
+    for (policy, shards, workers), draws in grouped(found, "policy", "shards", "workers").items():
+        name = f"{shards} shards, {policy}"
         stale.setdefault(name, {})[workers] = band(draws, "staleness", largest_error(records, "staleness"))
         right.setdefault(name, {})[workers] = band(draws, "accuracy", largest_error(records, "accuracy"))
     figure, (left, other) = canvas(2, width=12, height=4.6)

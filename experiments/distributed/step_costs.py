@@ -79,8 +79,13 @@ def seconds(work: Callable[[], Any], repeats: int) -> list[float]:
     return found[1:]
 
 
-def measured(job: Job, replica: Any, trunk: TrunkServer, shards: int, repeats: int) -> tuple[Costs, dict[str, float]]:
-    """Return the costs of a job's parts, and how uncertain each is; all on one thread."""
+def measured(
+    job: Job, replica: Any, trunk: TrunkServer, shards: int, repeats: int, rows: tuple[int, int]
+) -> tuple[Costs, dict[str, float]]:
+    """Return the costs of a job's parts, and how uncertain each is; all on one thread.
+
+    rows: sizes of two shards by which the cost of looking candidates up is told from that of its rows.
+    """
     forward = replica.forward(0)
     gradient = np.ones_like(forward.x)
     moved = replica.backward(forward, gradient)
@@ -98,24 +103,26 @@ def measured(job: Job, replica: Any, trunk: TrunkServer, shards: int, repeats: i
     timed["backward"] = [max(1e-9, both - np.median(timed["forward"])) for both in timed["backward"]]
     found = {name: float(np.median(values)) for name, values in timed.items()}
     errors = {name: _uncertainty(values) for name, values in timed.items()}
-    of_shards, uncertain = _of_shards(job.head, forward.x, forward.targets, shards, repeats)
+    of_shards, uncertain = _of_shards(job.head, forward.x, forward.targets, shards, repeats, rows)
     return Costs(**found, **of_shards, features=job.head.features), errors | uncertain
 
 
 def _of_shards(
-    head: HeadSettings, x: Any, targets: Any, shards: int, repeats: int
+    head: HeadSettings, x: Any, targets: Any, shards: int, repeats: int, rows: tuple[int, int]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the costs of a shard's calls, by two sizes of each, and their uncertainty."""
     small, large = 32, 512  # random classes of a shard
     times: dict[str, list[float]] = {}
     sizes: dict[str, float] = {}
-    cases = {"few": (small, shards, 0), "many": (large, shards, 0)}  # random classes, shards, examples looked up
-    cases |= {"scan": (small, shards, LOOKED_UP), "scan less": (small, 4 * shards, LOOKED_UP)}
-    for name, (tail, count, mined) in cases.items():
-        shard = ParameterShard(head, Placement(head.classes, count, seed=head.seed), 0)
-        part = Targets(targets, head.classes).split(shard.placement)[0]
+    whole = Placement(head.classes, shards, seed=head.seed)
+    cases = {"few": (small, head, whole, 0), "many": (large, head, whole, 0)}
+    for name, size in zip(("scan less", "scan"), rows, strict=True):
+        cases[name] = small, replace(head, classes=size), Placement(size, 1), LOOKED_UP
+    for name, (tail, layer, placement, mined) in cases.items():
+        shard = ParameterShard(layer, placement, 0)
+        part = Targets(targets % layer.classes, layer.classes).split(placement)[0]
         tickets = iter(range(10**9))
-        scored, applied = _timed_calls(shard, x, part, tail, mined, head, tickets, repeats)
+        scored, applied = _timed_calls(shard, x, part, tail, mined, layer, tickets, repeats)
         times[f"score {name}"], times[f"apply {name}"] = scored, applied
         sizes[name] = len(part.rows) + tail
         sizes[f"rows {name}"] = len(shard.rows.weight)

@@ -97,12 +97,13 @@ def test_threads_share_the_cores_of_a_machine() -> None:
 
 
 def test_workers_add_up_until_the_shards_are_busy() -> None:
-    speeds = {workers: hollow(cluster(workers, 2)).examples_per_second for workers in (1, 4, 64)}
+    speeds = {workers: hollow(cluster(workers, 2)).examples_per_second for workers in (1, 4, 32)}
     assert speeds[4] == pytest.approx(4 * speeds[1], rel=0.25)
     most = BATCH / (COSTS.score + COSTS.apply)  # every step takes this of each shard
-    assert 0.7 * most < speeds[64] <= most * 1.02
-    assert hollow(cluster(64, 2)).busiest_shard > 0.9
-    assert hollow(cluster(64, 2)).staleness > hollow(cluster(4, 2)).staleness > 0
+    assert 0.7 * most < speeds[32] <= most * 1.02
+    many = hollow(cluster(32, 2))
+    assert many.busiest_shard > 0.9
+    assert many.staleness > hollow(cluster(4, 2)).staleness > 0
 
 
 def test_a_slow_network_is_the_limit_where_it_is() -> None:
@@ -166,7 +167,7 @@ def test_quantiles_of_staleness() -> None:
 
 def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
     plan = Plan(steps=12, repeats=3, real_workers=(1, 2), real_runs=1, workers=(1, 3), learning_shards=(2,),
-                shards=(1, 2), classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200)  # fmt: skip
+                shards=(1, 2), classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200, look_up_rows=(3_000, 9_000))  # fmt: skip
     records = Records(tmp_path / "records.jsonl")
     assert "Not measured yet" in simulation_section(records, tmp_path / "figures").text
     assert simulation_documents(records) == {}
@@ -176,7 +177,7 @@ def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
     written = len(records.all())
     for stage in simulation_stages(run.options, plan):  # nothing is done twice
         stage.run(run)
-    assert len(records.all()) == written == 1 + 2 * 2 + 2 * 2 + 4 * 2
+    assert len(records.all()) == written == 1 + 2 * 2 + 2 * 2 * 2 + 4 * 2
     section = simulation_section(records, tmp_path / "figures")
     assert "prediction" in section.title
     tables = [part for part in section.parts if isinstance(part, Table)]
