@@ -21,12 +21,12 @@ RULE = ServerRule(lr=0.3, momentum=0.9)
 def trunk() -> nn.Module:
     """Return the network below the classes."""
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.BatchNorm1d(32))
+    return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.BatchNorm1d(32))
 
 
 def job(quick: bool = False) -> Job:
     """Return a small job."""
-    pictures = Pictures(300, 16)
+    pictures = Pictures(300, 64)
     return Job(
         trunk=trunk,
         batches=lambda number: pictures.batch(number, 64),

@@ -22,11 +22,11 @@ RULE = ServerRule(lr=0.3, momentum=0.9)
 
 
 def small_job(**changes: object) -> Job:
-    pictures = Pictures(300, 16)
+    pictures = Pictures(300, 64)
 
     def trunk() -> nn.Module:
         torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.BatchNorm1d(32))
+        return nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.BatchNorm1d(32))
 
     job = Job(
         trunk=trunk,
@@ -92,7 +92,7 @@ def test_a_folder_of_another_job_is_refused_and_left_alone(tmp_path: Path) -> No
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
     job = small_job(
-        trunk=lambda: nn.Linear(16, 32), batches=lambda _: (torch.full((4, 16), torch.inf), torch.arange(4))
+        trunk=lambda: nn.Linear(64, 32), batches=lambda _: (torch.full((4, 64), torch.inf), torch.arange(4))
     )
     with pytest.raises(DivergedError, match="lower the learning rate"):
         ThreadsEngine(job, RunOptions()).run()
