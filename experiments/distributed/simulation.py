@@ -52,8 +52,8 @@ class Plan:
 
 FULL = Plan()
 QUICK = Plan(
-    task_classes=5_000, steps=150, tests=1000, repeats=10, real_runs=1, look_up_rows=(5_000, 50_000), workers=(1, 4, 16), learning_shards=(4,),
-    shards=(1, 8), classes=(1_000_000, 100_000_000), scale_steps=12, draws=2,
+    task_classes=5_000, steps=150, tests=1000, repeats=10, real_runs=1, look_up_rows=(5_000, 50_000),
+    workers=(1, 4, 16), learning_shards=(4,), shards=(1, 8), classes=(1_000_000, 100_000_000), scale_steps=12, draws=2,
 )  # fmt: skip
 
 
