@@ -70,7 +70,7 @@ def test_nothing_imports_a_module_that_can_run_code_from_a_file() -> None:
         r"^\s*(import|from)\s+(pickle|marshal|shelve|dill|cloudpickle|joblib)\b|(?<!\.)\b(eval|exec)\(", re.M
     )  # `network.eval()` is torch's
     found = [source.name for source in SOURCES if forbidden.search(source.read_text())]
-    assert not found
+    assert found == ["job.py"]  # `manyclass train JOB.py` runs the program that its user names, and nothing else
     assert forbidden.search("    import pickle")
     assert forbidden.search("value = eval(text)")
     assert SOURCES

@@ -1,6 +1,5 @@
 """The section of the page that tells of the simulation: how it compares with real runs, and what it predicts."""
 
-from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -114,16 +113,14 @@ def grouped(records: list[Record], *fields: str) -> dict[tuple[Any, ...], list[R
     return dict(sorted(found.items()))
 
 
-def draw_bands(
-    axis: "Axes", named: dict[str, dict[int, Band]], said: Callable[[str], str] = str, **settings: Any
-) -> None:
+def draw_bands(axis: "Axes", named: dict[str, dict[int, Band]], **settings: Any) -> None:
     """Draw a line with its band for each name, against the number of workers."""
     lines = []
     for place, (name, bands) in enumerate(named.items()):
         style = series_style(place)
         low, middle, high = zip(*bands.values(), strict=True)
         axis.fill_between(list(bands), low, high, color=style["color"], alpha=0.18, linewidth=0)
-        lines.append(Line(said(name), list(bands), middle, style))
+        lines.append(Line(name, list(bands), middle, style))
     draw_lines(axis, lines, xlabel="workers", xscale="log", **settings)
 
 

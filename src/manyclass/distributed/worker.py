@@ -15,6 +15,7 @@ from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_b
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.transport import TRUNK, Call, Identity, StepOutcome, Transport
+from manyclass.errors import DivergedError
 
 Arrays = dict[str, npt.NDArray[Any]]
 
@@ -91,6 +92,10 @@ class Worker:
     def step(self, number: int) -> Stepping:
         """Return the report of a step on batch `number`."""
         forward = self.replica.forward(number)
+        if not np.isfinite(forward.x).all():
+            raise DivergedError(
+                f"the network's outputs of batch {number} are not finite; lower the learning rate or look at the batch"
+            )
         targets = Targets(forward.targets, self.settings.classes)
         outcome = yield from self.transport.step(forward.x, targets)
         report = StepReport(number, targets.count, outcome)

@@ -166,9 +166,10 @@ def test_quantiles_of_staleness() -> None:
 
 
 def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
-    plan = Plan(steps=12, repeats=3, real_workers=(1, 2), real_runs=1, workers=(1, 3), learning_shards=(2,),
-                shards=(1, 2), classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200,
-                look_up_rows=(3_000, 9_000))  # fmt: skip
+    plan = Plan(
+        steps=12, repeats=3, real_workers=(1, 2), real_runs=1, workers=(1, 3), learning_shards=(2,), shards=(1, 2),
+        classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200, look_up_rows=(3_000, 9_000),
+    )  # fmt: skip
     records = Records(tmp_path / "records.jsonl")
     assert "Not measured yet" in simulation_section(records, tmp_path / "figures").text
     assert simulation_documents(records) == {}
