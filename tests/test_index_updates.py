@@ -247,9 +247,8 @@ class Versions:
 def test_searches_beside_a_refresh_see_each_row_whole_and_every_class(pipeline: str, threads: int) -> None:
     classes, features = 400, 40
     versions = Versions(classes, features)
-    index = ClassIndex.build(
-        versions.patterns[0].copy(), config=PIPELINES[pipeline].with_(breadth=6, cell_reach=60)
-    )  # all cells
+    # All cells, and enough candidates that the shortest sketch finds every class in each state of the others.
+    index = ClassIndex.build(versions.patterns[0].copy(), config=PIPELINES[pipeline].with_(breadth=6, cell_reach=120))
     failures: list[str] = []
     stop = time.monotonic() + SECONDS
     counts = [0, 0]
@@ -265,7 +264,7 @@ def test_searches_beside_a_refresh_see_each_row_whole_and_every_class(pipeline: 
             wanted = rng.integers(classes, size=8)
             # Both patterns of a class in one block of queries: one of them must find it.
             queries = versions.patterns[:, wanted].transpose(1, 0, 2).reshape(16, features)
-            ids, logits = index.retrieve(queries, 60, threads=threads)
+            ids, logits = index.retrieve(queries, 120, threads=threads)
             counts[0] += 1
             for q in range(16):
                 present = ids[q] >= 0

@@ -15,6 +15,7 @@ from manyclass.distributed import HeadSettings, Job, ServerRule
 from manyclass.distributed.quick_job import Pictures
 
 OURS = re.compile(r"^(ray_manyclass_\w+?)(?:_total|_bucket|_count|_sum)?\{", re.MULTILINE)
+AWAITED = {"ray_manyclass_pushes", "ray_manyclass_staleness", "ray_manyclass_examples"}
 RULE = ServerRule(lr=0.3, momentum=0.9)
 
 
@@ -57,7 +58,7 @@ def scraped(port: int) -> set[str]:
     for _ in range(40):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             names = set(OURS.findall(answer.read().decode()))
-        if len(names) >= 4:
+        if names >= AWAITED:
             break
         time.sleep(0.5)
     return names
