@@ -87,11 +87,10 @@ def _shown_by(show: Show) -> Callable[[Summary], None]:
 
 
 def _record(run: Run, engine: str, result: RunResult, sizes: TaskSizes, **fields: Any) -> None:
-    summary, point = result.summary, result.curve[-1]
-    examples = sizes.steps * sizes.batch
+    summary = result.summary
     run.records.write(
-        stage=engine, kind="result", engine=engine, classes=sizes.classes, examples=examples,
-        accuracy=point.accuracy, seconds=point.seconds, examples_per_second=examples / point.seconds,
+        stage=engine, kind="result", engine=engine, classes=sizes.classes, examples=summary.examples,
+        accuracy=result.accuracy, seconds=summary.seconds, examples_per_second=summary.examples_per_second,
         staleness=summary.staleness, bytes_per_step=summary.bytes_per_step, **fields,
         shards=[{name: shard[name] for name in ("load", "table_age", "version")} for shard in summary.shards],
         worker_rates=summary.workers, finished=time.time(),

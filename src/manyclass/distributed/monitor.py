@@ -27,7 +27,7 @@ class WorkerProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """A look at a run, as JSON would keep it."""
+    """A look at a run, as JSON would keep it. Seconds: from when the first worker was ready to the last step."""
 
     seconds: float
     steps: int
@@ -49,7 +49,7 @@ class Monitor:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._began = time.monotonic()
+        self._began = self._seen = time.monotonic()
         self._workers: dict[int, WorkerProgress] = {}
         self._staleness: Counter[int] = Counter()
         self._trunk_staleness: Counter[int] = Counter()
@@ -59,6 +59,8 @@ class Monitor:
     def started(self, worker: int) -> None:
         """Note that a worker begins, or begins anew."""
         with self._lock:
+            if not self._workers:  # what came before is the start of the engine
+                self._began = self._seen = time.monotonic()
             self._workers[worker] = WorkerProgress(time.monotonic())
 
     def note(self, worker: int, report: StepReport) -> None:
@@ -67,7 +69,7 @@ class Monitor:
         with self._lock:
             progress = self._workers.setdefault(worker, WorkerProgress(time.monotonic()))
             progress.steps, progress.examples = progress.steps + 1, progress.examples + report.examples
-            progress.seen = time.monotonic()
+            progress.seen = self._seen = time.monotonic()
             progress.loss = _faded(progress.loss, outcome.loss)
             self._loss = _faded(self._loss, outcome.loss)
             self._steps, self._examples = self._steps + 1, self._examples + report.examples
@@ -81,7 +83,7 @@ class Monitor:
     def summary(self, shards: list[dict[str, Any]] | None = None) -> Summary:
         """Return how the run is now. shards: their own reports."""
         with self._lock:
-            seconds = max(time.monotonic() - self._began, 1e-9)
+            seconds = max(self._seen - self._began, 1e-9)
             return Summary(
                 seconds=seconds,
                 steps=self._steps,
