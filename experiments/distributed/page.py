@@ -5,6 +5,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments.distributed.simulation_figures import simulation_section
 from experiments.frame.documents import as_markdown
 from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, in_plain_numbers, save, series_style
 from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
@@ -32,6 +33,7 @@ def make_page(records: Records, folder: Path) -> Page:
         _traffic(records, folder),
         _faults(records, folder),
         _counter(records),
+        simulation_section(records, folder),
         run_section(records),
     ]
     lead = "Many workers, parameter shards, nobody waits: does it learn the same, what does it cost, what survives?"

@@ -19,6 +19,7 @@ def stages(options: Options) -> list[Stage]:
         learning_through_faults,
         pause_after_kill,
     )
+    from experiments.distributed.simulation import simulation_stages
     from experiments.distributed.traffic import TrafficSizes, count_bytes
 
     quick = options.quick
@@ -37,6 +38,7 @@ def stages(options: Options) -> list[Stage]:
         options.stage("recovery", "a killed shard (1 GB)", 3, 0.5, partial(pause_after_kill, shard)),
         options.stage("faults", "learning through faults", 3, 1.0, partial(learning_through_faults, task, faults)),
         options.stage("chaos", "the counter workload under faults", 15, 1.5, partial(counted_exactly, chaos)),
+        *simulation_stages(options),
     ]
 
 
