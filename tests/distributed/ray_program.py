@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from manyclass.distributed import HeadSettings, Job, ServerRule
 from manyclass.distributed.quick_job import Pictures
 
 OURS = re.compile(r"^(ray_manyclass_\w+?)(?:_total|_bucket|_count|_sum)?\{", re.MULTILINE)
-AWAITED = {"ray_manyclass_pushes", "ray_manyclass_staleness", "ray_manyclass_examples"}
 RULE = ServerRule(lr=0.3, momentum=0.9)
 
 
@@ -54,14 +52,9 @@ def children(process: int) -> set[int]:
 
 
 def scraped(port: int) -> set[str]:
-    """Return the names of our metrics at Ray's exporter; they come a while after they are counted."""
-    for _ in range(40):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-            names = set(OURS.findall(answer.read().decode()))
-        if names >= AWAITED:
-            break
-        time.sleep(0.5)
-    return names
+    """Return the names of our metrics at Ray's exporter."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        return set(OURS.findall(answer.read().decode()))
 
 
 def main(folder: Path) -> None:
@@ -75,8 +68,12 @@ def main(folder: Path) -> None:
 
     text = JobText("small", Path(__file__).read_text())
     options = RunOptions(workers=2, folder=folder, checkpoint_every=1.0, evaluate_every=60)
+    os.environ["RAY_metrics_report_interval_ms"] = "200"  # noqa: SIM112
+    metrics: set[str] = set()
     with ray_session(None, 8) as ray:
-        result = RayEngine(text, text.job(), options).run()
+        result = RayEngine(
+            text, text.job(), options, lambda _: metrics.update(scraped(ray.nodes()[0]["MetricsExportPort"]))
+        ).run()
         found = {
             "learned": result.learned,
             "curve": result.curve,
@@ -84,7 +81,7 @@ def main(folder: Path) -> None:
             "versions": [report["version"] for report in result.summary.shards],
             "torch in shards": [report["torch"] for report in result.summary.shards],
             "listening": open_ports(children(os.getpid())),
-            "metrics": sorted(scraped(ray.nodes()[0]["MetricsExportPort"])),
+            "metrics": sorted(metrics),
             "token": os.environ["RAY_AUTH_MODE"],
         }
     print(json.dumps(found))
