@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from experiments.frame.stages import Run
+from manyclass._class_shares import candidates_each
 from manyclass.config import HashConfig
 from manyclass.distributed import HeadSettings
 from manyclass.distributed.activations_transport import ActivationsTransport
-from manyclass.distributed.placement import Placement, candidates_per_shard
+from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.rows_transport import RowsTransport
 from manyclass.distributed.shard import ParameterShard
@@ -80,5 +81,5 @@ def predicted(sizes: TrafficSizes, shards: int, batch: int, kind: str, distinct:
         refreshed = min(1000, -(-sizes.classes // 1000))
         return distinct * (2 * (row + 4) + 8) + refreshed * (row + 8)
     if kind == "activations":  # activations there, their gradients back; candidates' numbers, logits and gradients
-        return to_and_fro + batch * shards * candidates_per_shard(sizes.candidates, shards) * 12 + 20 * batch
+        return to_and_fro + batch * shards * candidates_each(sizes.candidates, shards) * 12 + 20 * batch
     return to_and_fro + shards * batch * 12 + 12 * batch  # two sums per example and shard, and one normaliser back

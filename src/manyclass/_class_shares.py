@@ -30,9 +30,15 @@ class ClassShares(NamedTuple):
         return len(range(rank, self.classes, self.ranks))
 
     def candidates_each(self, candidates: int) -> int:
-        """Return how many candidates to look up in every share where `candidates` of all classes are wanted.
+        """Return how many candidates to look up in every share where `candidates` of all classes are wanted."""
+        return min(self.most_rows, candidates_each(candidates, self.ranks))
 
-        The even part, and five standard deviations more, as classes are dealt out without looking at them.
-        """
-        part = candidates / self.ranks
-        return min(candidates, self.most_rows, candidates if self.ranks == 1 else math.ceil(part + 5 * part**0.5))
+
+def candidates_each(candidates: int, shares: int) -> int:
+    """Return how many candidates each share gives so that it almost never cuts off one of the best of all of them.
+
+    Classes are dealt out without looking at them, so the number of the best that a share has is about Poisson: five
+    standard deviations above the even part are enough for all but a few of a million examples.
+    """
+    part = candidates / shares
+    return min(candidates, candidates if shares == 1 else math.ceil(part + 5 * part**0.5))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from manyclass import ConfigError
-from manyclass.distributed.placement import Placement, candidates_per_shard
+from manyclass._class_shares import candidates_each
+from manyclass.distributed.placement import Placement
 
 
 @pytest.mark.parametrize("classes", [1, 2, 7, 64, 1000, 4097])
@@ -43,7 +44,7 @@ def test_more_shards_than_classes_are_refused() -> None:
 
 
 def test_a_shard_almost_never_cuts_one_of_the_best() -> None:
-    assert candidates_per_shard(300, 16) == 41
+    assert candidates_each(300, 16) == 41
     placement, generator = Placement(100_000, 16, seed=0), np.random.default_rng(0)
     most = max(np.bincount(placement.locate(generator.integers(100_000, size=300))[0]).max() for _ in range(200))
     assert most <= 41

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from manyclass._class_shares import candidates_each
 from manyclass.distributed.class_choice import share_of_tail
 from manyclass.distributed.messages import (
     Applied,
@@ -20,7 +21,7 @@ from manyclass.distributed.messages import (
     ScoreShared,
     SharedScores,
 )
-from manyclass.distributed.placement import Placement, candidates_per_shard
+from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets, as_table
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.step_math import log_sum_exp, own_softmax
@@ -76,7 +77,7 @@ class ActivationsTransport:
     def _own(self, x: Floats, targets: Targets) -> Calls:
         settings, shards, outcome = self.settings, self.placement.shards, StepOutcome(0.0, None)
         ticket, parts = self.identity.ticket(), targets.split(self.placement)
-        wanted = candidates_per_shard(settings.candidates, shards)
+        wanted = candidates_each(settings.candidates, shards)
         scores: list[OwnScores] = yield from counted(outcome, [
             Call(shard, "score_own", ScoreOwn(self.identity.worker, ticket, x, part, wanted))
             for shard, part in enumerate(parts)

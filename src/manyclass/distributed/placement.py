@@ -106,13 +106,3 @@ class Placement:
             else:
                 left, right = right, left ^ (splitmix(right ^ key) & mask)
         return (left << half) | right
-
-
-def candidates_per_shard(candidates: int, shards: int) -> int:
-    """Return how many candidates each shard gives so that it almost never cuts one of the best of all of them.
-
-    The number of the best that a shard owns is about Poisson: five standard deviations above the mean are enough for
-    all but a few of a million examples.
-    """
-    mean = candidates / shards
-    return min(candidates, int(np.ceil(mean + 5 * mean**0.5)))
