@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from experiments.distributed.page import documents, learning_table, make_page
+from experiments.distributed.learning_figures import learning_table
+from experiments.distributed.page import documents, make_page
 from experiments.distributed.task import TaskSizes
 from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Stage

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from experiments.distributed import EXPERIMENT
+from experiments.distributed.goals import goals_sentence
 from experiments.distributed.traffic import TrafficSizes, count_bytes
 from experiments.frame.page import write_page
 from experiments.frame.records import Records
@@ -17,9 +18,10 @@ from experiments.frame.stages import Options
 RESULT = {"kind": "result", "classes": 5000, "examples": 1000, "accuracy": 0.5, "seconds": 2.0,
           "examples_per_second": 500.0}  # fmt: skip
 BY_WORKERS = {"transport": "activations", "staleness": {"0": 5, "2": 3}, "bytes_per_step": 1e5,
-              "shards": [{"load": 0.3, "table_age": 3.0, "version": 4}]}  # fmt: skip
+              "shards": [{"load": 0.3, "table_age": 3.0, "version": 4}],
+              "worker_rates": {"0": 250.0, "1": 250.0}}  # fmt: skip
 VERDICT = {"acknowledged": 612, "in_doubt_applied": 3, "doubled": 0, "lost": 0, "wrong_cells": 0,
-           "faults": {"kill shard": 1}}  # fmt: skip
+           "holds": True, "faults": {"kill shard": 1}}  # fmt: skip
 
 
 @contextmanager
@@ -64,3 +66,18 @@ def test_the_page_tells_what_there_is(parts: tuple[str, ...], tmp_path: Path) ->
     assert ("plain loop, no engine" in page) == ("plain" in parts)
     learning = EXPERIMENT.documents(records)["distributed_learning"]
     assert ("Not measured yet" in learning) == ("plain" not in parts)
+
+
+def test_a_goal_that_is_missed_is_named(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    assert "Not measured yet" in goals_sentence(records)
+    records.write(stage="plain", engine="plain loop", workers=1, seed=0, **RESULT)
+    for workers, accuracy in ((2, 0.499), (4, 0.48)):
+        result = RESULT | {"accuracy": accuracy}
+        records.write(stage="threads", engine="threads", workers=workers, seed=0, **result, **BY_WORKERS)
+    for kind, count in (("rows", 900), ("activations", 100), ("shared sets", 50)):
+        records.write(stage="bytes", kind="bytes", batch=32, shards=16, transport=kind, bytes=count)
+    told = goals_sentence(records)
+    assert "with 4 workers, threads: 96.0%" in told
+    assert "with 2 workers" not in told
+    assert "9.0× fewer at the least (batch 32, 16 shards)" in told
