@@ -4,6 +4,7 @@
     starts                              how often it was started
     shard-2-of-8-000000001234.mc        rows, states and ledger of a shard after 1234 pushes; the newest two are kept
     shard-2-of-8-000000001234.log       with durability="log": the pushes since
+    shard-2-of-8.lock                   held by the process that has the shard
     trunk-000000000777.mc               the trunk's server
 
 A shard that starts takes its newest whole checkpoint, and the logged pushes since. Where the job had another number of
@@ -15,7 +16,7 @@ import os
 import re
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from manyclass._atomic_file import replacement, write_all
 from manyclass._section_file import read_sections, write_sections
@@ -28,6 +29,11 @@ from manyclass.distributed.shard import ParameterShard
 from manyclass.distributed.shard_rows import ShardRows
 from manyclass.distributed.trunk_server import TrunkServer
 from manyclass.errors import CorruptFileError, FileError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 SHARD_KIND, TRUNK_KIND = "downpour shard", "downpour trunk"
 MANIFEST, MANIFEST_VERSION = "job.json", 1
@@ -112,6 +118,21 @@ class JobFolder:
         return epoch
 
     # Shards --------------------------------------------------------------------------------
+
+    def own_shard(self, number: int) -> IO[bytes]:
+        """Return what stands for a shard's files being this process's alone, once nobody else has them; keep it.
+
+        A node that counts as dead may have a shard that still answers: were another started beside it, both would write
+        the same log. The lock goes with the process that has it.
+        """
+        lock = open(self.path / f"shard-{number}-of-{self.placement.shards}.lock", "ab")  # noqa: SIM115
+        if fcntl is not None:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                warnings.warn(f"{lock.name} cannot be locked ({error}): two processes might write the same shard, "
+                              "where a node is cut off and lives on", RuntimeWarning, stacklevel=2)  # fmt: skip
+        return lock
 
     def open_shard(self, number: int, *, durability: str = "checkpoint", **parts: Any) -> ParameterShard:
         """Return a shard as it was last known: from its newest whole checkpoint, or new. parts: as ParameterShard."""

@@ -26,6 +26,7 @@ class ShardServer:
     def __init__(self, settings: HeadSettings, placement: Placement, number: int, options: RunOptions) -> None:
         assert options.folder is not None
         self.folder = JobFolder(options.folder, settings, placement)
+        self.owned = self.folder.own_shard(number)  # before it reads: whoever had the files writes no more
         self.shard = self.folder.open_shard(
             number, durability=options.durability, staleness=options.staleness, threads=options.threads
         )
