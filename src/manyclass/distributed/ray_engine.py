@@ -19,7 +19,7 @@ from manyclass.errors import ConfigError, ManyclassError
 
 LOOK_EVERY = 0.5  # seconds between two looks at the run
 SERVING = 8  # calls that a shard works on at a time; the rest waits in its queue
-MOST_FAILURES = 20  # of one worker, with no step in between: its job is broken, not its machine
+MOST_FAILURES = 20  # of one worker, with no batch finished in between: the job is broken, not a machine
 
 
 class RayEngine:
@@ -47,7 +47,10 @@ class RayEngine:
 
 
 class RayRun:
-    """One run on a cluster that is connected. worker_class: what workers are, if not replicas of the job's trunk."""
+    """One run on a cluster that is connected.
+
+    worker_class, shard_class: what workers and shards are, if not replicas of the job's trunk and its `ShardServer`.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class RayRun:
         placement: Placement,
         watch: Callable[[Summary], None],
         worker_class: type | None = None,
+        shard_class: type | None = None,
     ) -> None:
         from manyclass.distributed import ray_servers
         from manyclass.distributed.torch_replica import trunk_arrays
@@ -70,8 +74,8 @@ class RayRun:
         self.model = job.trunk()
         values, buffers = trunk_arrays(self.model)
         again = {"max_restarts": -1, "num_cpus": 1, "scheduling_strategy": "SPREAD"}
-        shard_class = ray.remote(**again, max_concurrency=SERVING)(ray_servers.ShardServer)
-        self.shards = [shard_class.remote(job.head, placement, number, options) for number in range(options.shards)]
+        made = ray.remote(**again, max_concurrency=SERVING)(shard_class or ray_servers.ShardServer)
+        self.shards = [made.remote(job.head, placement, number, options) for number in range(options.shards)]
         trunk_class = ray.remote(max_restarts=-1, num_cpus=0, max_concurrency=SERVING)(ray_servers.TrunkActor)
         self.trunk = trunk_class.remote(values, buffers, job.head, placement, job.trunk_rule, options)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -110,13 +114,16 @@ class RayRun:
 
     def _look_on(self, curve: list[Point], began: float) -> None:
         every, next_save = self.options.evaluate_every, time.monotonic() + self.options.checkpoint_every
-        due = every or 0
+        due, before = every or 0, 0
         while True:
             time.sleep(0 if self.workers else LOOK_EVERY)
             ended, _ = self.ray.wait(list(self.workers), timeout=LOOK_EVERY) if self.workers else ([], None)
             for end in ended:
                 self._worker_ended(end)
             finished, over, fences, summary = self.ask(self.coordinator.look)
+            if finished > before:
+                before = finished
+                self.failures.clear()
             self._fence(fences)
             self.watch(self._summary(summary))
             if over:
@@ -124,9 +131,8 @@ class RayRun:
             if every and self.job.test is not None and finished >= due:
                 due = (finished // every + 1) * every
                 curve.append(Point(finished, time.monotonic() - began, self._accuracy()))
-            if time.monotonic() > next_save:
+            if time.monotonic() > next_save and self._save_beside():
                 next_save = time.monotonic() + self.options.checkpoint_every
-                self._save_beside()
 
     def _start_worker(self, number: int) -> None:
         from manyclass.distributed.ray_worker import WorkerActor
@@ -181,29 +187,42 @@ class RayRun:
                     self.shards[number].fence.remote(fence)
         return dataclasses.replace(summary, shards=sorted(reports, key=lambda report: report["shard"]))
 
-    def _save_beside(self) -> None:
-        """Start checkpoints of all servers, once the last ones are done; the manifest follows them."""
+    def _save_beside(self) -> bool:
+        """Start checkpoints of all servers, unless the last ones are not done; the manifest follows them."""
         if self._saving:
             ready, _ = self.ray.wait(self._saving, num_returns=len(self._saving), timeout=0)
             if len(ready) < len(self._saving):
-                return
+                return False
             self._finish_saving()
         self._progress = self.ask(self.coordinator.saved)  # before: it is in what follows
         self._saving = [server.save.remote() for server in (*self.shards, self.trunk)]
+        return True
 
-    def _finish_saving(self) -> None:
+    def _finish_saving(self) -> Exception | None:
+        """Wait for checkpoints that were started, and return what went wrong; the manifest before stays then."""
         saving, self._saving = self._saving, []
         try:
             self.ray.get(saving)
-        except self.ray.exceptions.RayError:
-            return  # a server died meanwhile: the manifest before stays
+        except self.ray.exceptions.RayError as error:
+            failure: Exception = error  # a server died meanwhile, an answer was lost, the disk is full
+            return failure
         self.folder.write_manifest(self._progress)
+        return None
 
     def _save_now(self) -> None:
+        """Write the last checkpoints; a server that dies meanwhile is asked again, or the end of the job is lost."""
+        until = time.monotonic() + self.options.deadline
         if self._saving:
             self._finish_saving()
-        self._save_beside()
-        self._finish_saving()
+        while True:
+            self._save_beside()
+            failure = self._finish_saving()
+            if failure is None:
+                return
+            if time.monotonic() > until:
+                raise ManyclassError(f"the last checkpoint could not be written for {self.options.deadline:.0f} s "
+                                     f"({failure}); the same command goes on from the one before")  # fmt: skip
+            time.sleep(LOOK_EVERY)
 
     def ask(self, method: Any, *arguments: Any) -> Any:
         """Return what an actor answers to a call that may be made again."""
