@@ -14,7 +14,6 @@ import numpy as np
 
 FEATURES = 4
 SHARED = 64  # rows of each shard that many pushes add to
-SLACK = 5.0  # seconds that a busy machine may take longer
 PER_PUSH = 3  # of them, for each push
 
 
@@ -28,6 +27,18 @@ class Pushed(NamedTuple):
     acknowledged: float | None
 
 
+class Restart(NamedTuple):
+    """A shard that was started, and what it may have lost: pushes that were acknowledged after `since`."""
+
+    since: float  # when its last whole checkpoint began
+    started: float
+
+    def may_lose(self, push: Pushed) -> bool:
+        """Return whether a push, acknowledged and not in the rows, is one of those."""
+        assert push.acknowledged is not None
+        return push.acknowledged > self.since and push.begun < self.started
+
+
 @dataclass
 class Verdict:
     """What the rows say of the ledger."""
@@ -38,22 +49,22 @@ class Verdict:
     in_doubt_applied: int = 0  # never acknowledged, but applied: the answer was lost
     doubled: int = 0
     lost: int = 0  # acknowledged, and not in the rows
-    lost_late: int = 0  # of these, more than a checkpoint interval before a shard was killed
+    lost_early: int = 0  # of these, acknowledged before the last whole checkpoint began, or by a shard that never died
     wrong_cells: int = 0  # shared rows that differ from the sum of what was applied
+    restarts: int = 0  # of shards
     faults: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
     def holds(self, durability: str) -> bool:
         """Return whether nothing was doubled and nothing acknowledged was lost beyond what was stated."""
-        return not (self.doubled or self.wrong_cells or (self.lost if durability == "log" else self.lost_late))
+        return not (self.doubled or self.wrong_cells or (self.lost if durability == "log" else self.lost_early))
 
 
 def read_ledgers(folder: Path) -> list[Pushed]:
     """Return all pushes that were attempted; a torn last line was never sent."""
     pushes: dict[tuple[int, int], Pushed] = {}
     for path in sorted(folder.glob("*.jsonl")):
-        for line in path.read_text().split("\n")[:-1]:
-            entry = json.loads(line)
+        for entry in _whole_lines(path):
             key = entry["shard"], entry["row"]
             if "acknowledged" in entry:
                 pushes[key] = pushes[key]._replace(acknowledged=entry["acknowledged"])
@@ -62,9 +73,26 @@ def read_ledgers(folder: Path) -> list[Pushed]:
     return list(pushes.values())
 
 
-def judged(pushes: list[Pushed], rows: list[Any], kills: list[float], interval: float) -> Verdict:
-    """Compare rows with the ledger."""
-    verdict = Verdict(attempted=len(pushes))
+def read_restarts(folder: Path, shards: int) -> list[list[Restart]]:
+    """Return the restarts of each shard, from the notes that counter_shard.py takes."""
+    found: list[list[Restart]] = []
+    for shard in range(shards):
+        notes = _whole_lines(folder / f"{shard}.jsonl")
+        saves = [(note["whole"], note["began"]) for note in notes if "whole" in note]
+        starts = [note["started"] for note in notes if "started" in note]
+        found.append([
+            Restart(max((began for whole, began in saves if whole <= start), default=0.0), start) for start in starts
+        ])  # fmt: skip
+    return found
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().split("\n")[:-1]]
+
+
+def judged(pushes: list[Pushed], rows: list[Any], restarts: list[list[Restart]]) -> Verdict:
+    """Compare the rows of each shard with the ledger."""
+    verdict = Verdict(attempted=len(pushes), restarts=sum(len(starts) for starts in restarts))
     expected = [np.zeros((SHARED, FEATURES), np.float32) for _ in rows]
     for push in pushes:
         own = rows[push.shard][push.row]
@@ -77,9 +105,9 @@ def judged(pushes: list[Pushed], rows: list[Any], kills: list[float], interval: 
             verdict.in_doubt_applied += times > 0
         else:
             verdict.acknowledged += 1
-            verdict.lost += times == 0
-            last = push.acknowledged + 3 * interval + SLACK  # the next checkpoint had to wait, and to be written
-            verdict.lost_late += times == 0 and not any(push.acknowledged <= kill <= last for kill in kills)
+            if times == 0:
+                verdict.lost += 1
+                verdict.lost_early += not any(restart.may_lose(push) for restart in restarts[push.shard])
     verdict.wrong_cells += sum(
         int((found[:SHARED] != wanted).any(1).sum()) for found, wanted in zip(rows, expected, strict=True)
     )

@@ -18,16 +18,20 @@ from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.transport import Call, Identity
 
 BLOCK = 64  # own rows that a worker claims at a time
+HELD = 64  # the last numbers are dealt out again and again, until there are no more faults to come
+AIR = 0.01  # seconds between pushes of these: what was killed has to start, too
+OVER = "over"  # a file beside the ledgers: there are none
 
 
 class CounterWorker:
-    """Pushes until all is done; the same interface as a worker that trains."""
+    """Pushes until all is done; the same interface as a worker that trains. text: holds how many pushes are planned."""
 
     def __init__(self, number: int, text: JobText, placement: Placement, options: RunOptions) -> None:
         assert options.folder is not None
         self.number, self.placement, self.options = number, placement, options
         self.ledgers = options.folder.parent / "ledgers"
         self.ledgers.mkdir(exist_ok=True)
+        self.planned = int(text.text)
 
     def run(self, coordinator: Any, shards: list[Any], trunk: Any) -> int:
         """Work until there is nothing left, and return how many calls had to be made again."""
@@ -52,7 +56,10 @@ class CounterWorker:
                 time.sleep(found.wait)
                 for number in found.numbers:
                     claimed = claimed or self._claimed()
-                    if self._push(identity, claimed.pop(), generator, caller, ledger):
+                    done = self._push(identity, claimed.pop(), generator, caller, ledger)
+                    if number >= self.planned - HELD and not (self.ledgers / OVER).exists():
+                        time.sleep(AIR)
+                    elif done:
                         finished.append(number)
 
     def _push(self, identity: Identity, own: int, generator: Any, caller: RayCaller, ledger: Any) -> bool:

@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +31,8 @@ class Nemesis:
         self.processes, self.every, self.faults, self.others = processes, every, faults, others or {}
         self.random = random.Random(seed)
         self.done: Counter[str] = Counter()
-        self.shard_kills: list[float] = []  # when
+        self.failure: Exception | None = None  # of the nemesis itself: it strikes no more
+        self._killed: set[int] = set()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._strike_on, name="nemesis", daemon=True)
 
@@ -50,26 +50,26 @@ class Nemesis:
         return sum(self.done.values()) >= self.faults
 
     def _strike_on(self) -> None:
-        while not self._over.wait(self.random.uniform(0.5, 1.5) * self.every) and not self.finished:
-            weights = KINDS | {name: weight for name, (weight, _) in self.others.items()}
-            kind = self.random.choices(list(weights), list(weights.values()))[0]
-            if kind in self.others:
-                self.shard_kills.append(time.time())  # whatever it kills, a shard may be among it
-            if self.others[kind][1]() if kind in self.others else self._strike(kind):
-                self.done[kind] += 1
+        weights = KINDS | {name: weight for name, (weight, _) in self.others.items()}
+        try:
+            while not self._over.wait(self.random.uniform(0.5, 1.5) * self.every) and not self.finished:
+                kind = self.random.choices(list(weights), list(weights.values()))[0]
+                if self.others[kind][1]() if kind in self.others else self._strike(kind):
+                    self.done[kind] += 1
+        except Exception as failure:  # a thread would die without a word
+            self.failure = failure
 
     def _strike(self, kind: str) -> bool:
-        """Do one thing to one process; returns whether there was one."""
+        """Do one thing to one process; returns whether there was one that nobody had killed yet."""
         what, _, whom = kind.partition(" ")
-        found = self.processes().get(whom, [])
+        found = [process for process in self.processes().get(whom, []) if process not in self._killed]
         if not found:
             return False
         victim = self.random.choice(found)
         try:
             if what == "kill":
                 os.kill(victim, signal.SIGKILL)
-                if whom == "shard":
-                    self.shard_kills.append(time.time())
+                self._killed.add(victim)  # until it is reaped, a second kill would succeed, too, and break nothing
                 return True
             os.kill(victim, signal.SIGSTOP)
         except ProcessLookupError:

@@ -1,10 +1,23 @@
-"""The judge of the counter workload can find fault: doubled, lost and misplaced pushes."""
+"""The judge of the counter workload can find fault: doubled, lost and misplaced pushes, and too few of them."""
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from experiments.distributed.counter_ledger import FEATURES, SHARED, Pushed, judged, read_ledgers
+from experiments.distributed.chaos import ChaosPlan
+from experiments.distributed.counter_ledger import (
+    FEATURES,
+    SHARED,
+    Pushed,
+    Restart,
+    Verdict,
+    judged,
+    read_ledgers,
+    read_restarts,
+)
+
+NEVER: list[list[Restart]] = [[]]
 
 
 def rows_after(applied: list[tuple[Pushed, int]]) -> list[np.ndarray]:
@@ -21,29 +34,53 @@ def pushed(row: int, acknowledged: float | None = 1.0) -> Pushed:
 
 def test_all_is_well() -> None:
     pushes = [pushed(0), pushed(1), pushed(2, None), pushed(3, None)]
-    verdict = judged(pushes, rows_after(list(zip(pushes, [1, 1, 1, 0], strict=True))), [], 1.0)
+    verdict = judged(pushes, rows_after(list(zip(pushes, [1, 1, 1, 0], strict=True))), NEVER)
     assert verdict.holds("log")
     assert (verdict.attempted, verdict.acknowledged, verdict.applied, verdict.in_doubt_applied) == (4, 2, 3, 1)
 
 
 def test_a_doubled_push_is_found() -> None:
-    verdict = judged([pushed(0)], rows_after([(pushed(0), 2)]), [], 1.0)
+    verdict = judged([pushed(0)], rows_after([(pushed(0), 2)]), NEVER)
     assert verdict.doubled == 1
     assert not verdict.holds("checkpoint")
 
 
-def test_a_lost_push_is_found_and_forgiven_only_after_a_checkpoint() -> None:
-    lost = judged([pushed(0, 5.0)], rows_after([]), [6.0], 1.0)
+@pytest.mark.parametrize(
+    ("since", "started", "forgiven"),
+    [
+        (4.0, 6.0, True),  # acknowledged at 5.0, after the last whole checkpoint began
+        (5.0, 6.0, False),  # in that checkpoint, and lost all the same
+        (4.0, -1.0, False),  # pushed to a shard that never died since
+    ],
+)
+def test_a_lost_push_is_found_and_forgiven_only_after_the_last_checkpoint(
+    since: float, started: float, forgiven: bool
+) -> None:
+    lost = judged([pushed(0, 5.0)], rows_after([]), [[Restart(since, started)]])
     assert lost.lost == 1
     assert not lost.holds("log")
-    assert lost.holds("checkpoint")  # its shard was killed a second later
-    assert not judged([pushed(0, 5.0)], rows_after([]), [60.0], 1.0).holds("checkpoint")
+    assert lost.holds("checkpoint") == forgiven
+
+
+def test_what_a_shard_may_lose_is_told_by_its_last_whole_checkpoint(tmp_path: Path) -> None:
+    notes = ['"started": 1.0', '"began": 2.0, "whole": 3.0', '"began": 4.0, "whole": 6.0', '"started": 5.0',
+             '"started": 7.0']  # fmt: skip
+    (tmp_path / "0.jsonl").write_text("".join(f"{{{note}}}\n" for note in notes))
+    assert read_restarts(tmp_path, 1) == [[Restart(0.0, 1.0), Restart(2.0, 5.0), Restart(4.0, 7.0)]]
+
+
+def test_a_run_with_less_than_was_planned_has_failed() -> None:
+    plan = ChaosPlan(pushes=10, faults=2)
+    assert plan.holds(Verdict(acknowledged=10, faults={"kill shard": 1, "remove node": 1}))
+    assert not plan.holds(Verdict(acknowledged=9, faults={"kill shard": 2}))
+    assert not plan.holds(Verdict(acknowledged=10, faults={"kill shard": 1}))
+    assert not plan.holds(Verdict(acknowledged=10, faults={"kill shard": 2}, doubled=1))
 
 
 def test_a_row_that_nobody_pushed_to_is_found() -> None:
     rows = rows_after([(pushed(0), 1)])
     rows[0][7] += 1
-    assert judged([pushed(0)], rows, [], 1.0).wrong_cells == 1
+    assert judged([pushed(0)], rows, NEVER).wrong_cells == 1
 
 
 def test_a_torn_last_line_was_never_sent(tmp_path: Path) -> None:
