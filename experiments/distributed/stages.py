@@ -28,7 +28,7 @@ def stages(options: Options) -> list[Stage]:
     seeds = 1 if quick else 3
     traffic = TrafficSizes(classes=20_000, batches=(32,), shards=(1, 4, 16)) if quick else TrafficSizes()
     shard = KilledShard(classes=50_000, times=1) if quick else KilledShard()
-    chaos = ChaosPlan(pushes=400, faults=4) if quick else ChaosPlan(pushes=5_500, faults=50, lives=3)
+    chaos = ChaosPlan(pushes=400, faults=4) if quick else ChaosPlan(pushes=5_500, faults=55, lives=3, nodes=2)
     faults = 2 if quick else 8
     ray_workers = (2,) if quick else (1, 2, 4)
     return [
