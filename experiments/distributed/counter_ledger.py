@@ -50,8 +50,8 @@ class Verdict:
     doubled: int = 0
     lost: int = 0  # acknowledged, and not in the rows
     lost_early: int = 0  # of these, acknowledged before the last whole checkpoint began, or by a shard that never died
-    wrong_cells: int = 0  # shared rows that differ from the sum of what was applied
-    restarts: int = 0  # of shards
+    wrong_cells: int = 0  # rows that differ from the sum of what was applied, and rows that nobody pushed to
+    shard_starts: int = 0  # the first ones among them
     faults: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -74,7 +74,7 @@ def read_ledgers(folder: Path) -> list[Pushed]:
 
 
 def read_restarts(folder: Path, shards: int) -> list[list[Restart]]:
-    """Return the restarts of each shard, from the notes that counter_shard.py takes."""
+    """Return the starts of each shard, from the notes that counter_shard.py takes; before the first, nothing is lost."""
     found: list[list[Restart]] = []
     for shard in range(shards):
         notes = _whole_lines(folder / f"{shard}.jsonl")
@@ -92,13 +92,12 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
 
 def judged(pushes: list[Pushed], rows: list[Any], restarts: list[list[Restart]]) -> Verdict:
     """Compare the rows of each shard with the ledger."""
-    verdict = Verdict(attempted=len(pushes), restarts=sum(len(starts) for starts in restarts))
-    expected = [np.zeros((SHARED, FEATURES), np.float32) for _ in rows]
+    verdict = Verdict(attempted=len(pushes), shard_starts=sum(len(starts) for starts in restarts))
+    expected = [np.zeros_like(found) for found in rows]
     for push in pushes:
         own = rows[push.shard][push.row]
         times = int(own[0])
-        verdict.wrong_cells += int((own != own[0]).any())
-        expected[push.shard][list(push.shared)] += times
+        expected[push.shard][[*push.shared, push.row]] += times
         verdict.applied += times > 0
         verdict.doubled += times > 1
         if push.acknowledged is None:
@@ -108,7 +107,5 @@ def judged(pushes: list[Pushed], rows: list[Any], restarts: list[list[Restart]])
             if times == 0:
                 verdict.lost += 1
                 verdict.lost_early += not any(restart.may_lose(push) for restart in restarts[push.shard])
-    verdict.wrong_cells += sum(
-        int((found[:SHARED] != wanted).any(1).sum()) for found, wanted in zip(rows, expected, strict=True)
-    )
+    verdict.wrong_cells = sum(int((found != wanted).any(1).sum()) for found, wanted in zip(rows, expected, strict=True))
     return verdict

@@ -77,9 +77,10 @@ def test_a_run_with_less_than_was_planned_has_failed() -> None:
     assert not plan.holds(Verdict(acknowledged=10, faults={"kill shard": 2}, doubled=1))
 
 
-def test_a_row_that_nobody_pushed_to_is_found() -> None:
+@pytest.mark.parametrize("row", [7, SHARED + 5])
+def test_a_row_that_nobody_pushed_to_is_found(row: int) -> None:
     rows = rows_after([(pushed(0), 1)])
-    rows[0][7] += 1
+    rows[0][row] += 1
     assert judged([pushed(0)], rows, NEVER).wrong_cells == 1
 
 
