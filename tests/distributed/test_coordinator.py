@@ -86,9 +86,24 @@ def test_batches_of_a_lost_answer_are_dealt_out_again() -> None:
     incarnation = coordinator.join(0, 0)
     coordinator.next(0, incarnation, [], 0, [])  # nobody hears that
     first = coordinator.next(0, incarnation, [], 0, []).numbers
-    assert coordinator.next(0, incarnation, first, 0, []).numbers + first == [2, 3, 0, 1]
-    assert coordinator.next(0, incarnation, first, 0, []).numbers == [2, 3]  # the same report again counts once
+    dealt = coordinator.next(0, incarnation, first, 0, [])
+    assert (dealt.numbers, first, dealt.accepted) == ([2, 3], [0, 1], (0, 1))
+    again = coordinator.next(0, incarnation, first, 0, [])
+    assert (again.numbers, again.accepted) == ([2, 3], ())  # the same report again counts once
     assert coordinator.finished == 2
+
+
+def test_a_slow_worker_is_not_a_dead_one() -> None:
+    coordinator = Coordinator(8, lease=0.25)
+    slow, dead = coordinator.join(0, 0), coordinator.join(1, 0)
+    numbers = coordinator.next(0, slow, [], 0).numbers
+    for beat in range(1, 100):  # steps that take far longer than the lease
+        coordinator.alive(0, slow, beat * 0.08)
+        given_up = coordinator.expire(beat * 0.08)
+        assert all(fence.worker == 1 for fence in given_up)
+    assert coordinator.next(0, slow, numbers, 8).accepted == (0, 1, 2, 3)
+    with pytest.raises(FencedError, match="worker 1, incarnation 1, was given up"):
+        coordinator.alive(1, dead, 8)
 
 
 @pytest.mark.parametrize(

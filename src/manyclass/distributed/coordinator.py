@@ -1,8 +1,8 @@
 """The coordinator: who works, under which incarnation, on which batches, and who has to wait for whom.
 
-It holds no weights. Times are given to it, so that a simulation may give its own. Workers that do not report for longer
+It holds no weights. Times are given to it, so that a simulation may give its own. Workers that are silent for longer
 than their lease are given up: their batches go to others, nobody waits for them, and should they come back, servers
-refuse what they push until they join anew.
+refuse what they push until they join anew. Slow ones are not silent: `alive` is called beside their work.
 """
 
 import threading
@@ -18,11 +18,15 @@ PATIENCE = 0.02  # seconds until a worker that has to wait asks again
 
 
 class Assignment(NamedTuple):
-    """Batches to work on; or seconds to wait before asking again; or the end."""
+    """Batches to work on; or seconds to wait before asking again; or the end.
+
+    accepted: those reported as finished that were not before; what an answer that got lost had accepted is not in it.
+    """
 
     numbers: list[int]
     wait: float = 0.0
     stop: bool = False
+    accepted: tuple[int, ...] = ()
 
 
 class Fence(NamedTuple):
@@ -95,23 +99,25 @@ class Coordinator:
         out again. None: answers do not get lost.
         """
         with self._lock:
-            member = self._members.get(worker)
-            if member is None or member.incarnation != incarnation:
-                raise FencedError(f"worker {worker}, incarnation {incarnation}, was given up; join again")
-            member.heard = now
+            member = self._heard(worker, incarnation, now)
             member.clock += len(member.working_on & set(finished))
             member.working_on -= set(finished)
             if holding is not None:
                 self._returned |= member.working_on - set(holding)
                 member.working_on &= set(holding)
-            self._note_done(finished)
+            accepted = self._note_done(finished)
             if self.over:
-                return Assignment([], stop=True)
+                return Assignment([], stop=True, accepted=accepted)
             if self.staleness.must_wait(member.clock + len(member.working_on), self._slowest()):
-                return Assignment([], wait=PATIENCE)
+                return Assignment([], wait=PATIENCE, accepted=accepted)
             numbers = self._dealt()
             member.working_on |= set(numbers)
-            return Assignment(numbers) if numbers else Assignment([], wait=PATIENCE)
+            return Assignment(numbers, 0.0 if numbers else PATIENCE, accepted=accepted)
+
+    def alive(self, worker: int, incarnation: int, now: float) -> None:
+        """Take note that a worker lives, however long its step takes. FencedError: it was given up."""
+        with self._lock:
+            self._heard(worker, incarnation, now)
 
     def leave(self, worker: int, incarnation: int) -> None:
         """Let a worker go that says so."""
@@ -160,11 +166,21 @@ class Coordinator:
             self._next += 1
         return numbers
 
-    def _note_done(self, finished: list[int]) -> None:
-        self._done |= {number for number in finished if number >= self._done_through}
+    def _heard(self, worker: int, incarnation: int, now: float) -> _Member:
+        member = self._members.get(worker)
+        if member is None or member.incarnation != incarnation:
+            raise FencedError(f"worker {worker}, incarnation {incarnation}, was given up; join again")
+        member.heard = now
+        return member
+
+    def _note_done(self, finished: list[int]) -> tuple[int, ...]:
+        """Take down what is finished, and return what was not before."""
+        accepted = tuple(sorted({number for number in finished if number >= self._done_through} - self._done))
+        self._done |= set(accepted)
         while self._done_through in self._done:
             self._done.remove(self._done_through)
             self._done_through += 1
+        return accepted
 
     def _slowest(self) -> int:
         """Return the steps finished by the slowest of those that have something to do."""
