@@ -74,7 +74,7 @@ def read_ledgers(folder: Path) -> list[Pushed]:
 
 
 def read_restarts(folder: Path, shards: int) -> list[list[Restart]]:
-    """Return the starts of each shard, from the notes that counter_shard.py takes; before the first, nothing is lost."""
+    """Return the starts of each shard, from the notes that counter_shard.py takes; its first one loses nothing."""
     found: list[list[Restart]] = []
     for shard in range(shards):
         notes = _whole_lines(folder / f"{shard}.jsonl")
