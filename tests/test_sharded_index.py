@@ -1,10 +1,12 @@
 """An index in parts answers as one index does, here and on Ray."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from ray_cases import run_with_ray
 
 from manyclass import (
     ClassIndex,
@@ -93,20 +95,29 @@ def test_misuse_is_refused(tmp_path: Path) -> None:
     assert issubclass(RankError, ManyclassError)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::FutureWarning", "ignore::DeprecationWarning")
-def test_actors_of_ray_each_hold_a_part(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 * 2**20, log_to_driver=False)
-    try:
-        paths = saved(tmp_path, 2)
-        index, queries = ShardedIndex.on_ray(paths, options=[{"num_cpus": 0.1}] * 2), made()[2]
+def on_ray(folder: Path) -> None:
+    """Ask parts that are actors; in a process of its own, as Ray reads its settings when it is imported."""
+    from manyclass.distributed.ray_session import ray_session
+
+    with ray_session(None, 2) as ray:
+        paths = saved(folder, 2)
+        index, queries = ShardedIndex.on_ray(paths), made()[2]
         expected = whole().search(queries, 5, candidates=CLASSES)
         assert_same(index.search(queries, 5, candidates=CLASSES), expected)
         ray.kill(index._parts[1], no_restart=False)  # a lost machine: the part comes back from its file
         assert_same(index.search(queries, 5, candidates=CLASSES), expected)
+        few: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0}
         with pytest.raises(RankError, match=r"part 1 of 2 .*is missing"):
-            ShardedIndex.on_ray([paths[0], f"{paths[1]}x"], options=[{"num_cpus": 0.1, "max_restarts": 0}] * 2)
+            ShardedIndex.on_ray([paths[0], f"{paths[1]}x"], options=[few] * 2)
         with pytest.raises(InputError, match="give one for each"):
             ShardedIndex.on_ray(paths, options=[{}])
-    finally:
-        ray.shutdown()
+
+
+def test_actors_of_ray_each_hold_a_part(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    assert run_with_ray(__file__, str(tmp_path), folder=tmp_path)[-1] == "all parts have answered"
+
+
+if __name__ == "__main__":
+    on_ray(Path(sys.argv[1]))
+    print("all parts have answered")
