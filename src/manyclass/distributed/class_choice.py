@@ -19,6 +19,11 @@ class ChosenClasses(NamedTuple):
     log_weights: Doubles
 
 
+def tail_seed(seed: int, worker: int, shard: int) -> int:
+    """Return the seed of the random classes that a worker computes of a shard: nobody draws as another does."""
+    return seed + (worker + 1 << 32) + (shard + 1 << 48)
+
+
 def with_tail(members: Ids, classes: int, tail: int, seed: int, ticket: int) -> ChosenClasses:
     """Return members and `tail` draws from a shard's other rows, each of which stands for its share of them.
 

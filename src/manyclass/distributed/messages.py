@@ -14,6 +14,9 @@ from manyclass.distributed.push_ledger import Sender
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.uint32]
+Arrays = dict[str, npt.NDArray[Any]]
+
+NO_ROW = np.uint32(0xFFFFFFFF)  # stands for no row
 
 
 def wire_bytes(message: Any) -> int:
@@ -98,7 +101,7 @@ class ScoreOwn:
 
 @dataclass(frozen=True)
 class OwnScores:
-    """Rows (examples, wanted), the largest 32-bit number where there is none, and logits, -inf there."""
+    """Rows (examples, wanted), NO_ROW where there is none, and logits, -inf there."""
 
     version: int
     rows: Numbers
@@ -163,7 +166,7 @@ class Exchange:
     sender: Sender
     version: int
     gradients: dict[str, Floats] | None
-    buffers: dict[str, npt.NDArray[Any]]
+    buffers: Arrays
     fetch: bool
 
 
@@ -174,7 +177,7 @@ class TrunkValues:
     version: int
     staleness: int
     values: dict[str, Floats]
-    buffers: dict[str, npt.NDArray[Any]]
+    buffers: Arrays
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,12 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from manyclass._backend import core
 from manyclass._row_rule import RowRule
 from manyclass._validation import Ids
+from manyclass.distributed.messages import Floats
 from manyclass.errors import ConfigError
-
-Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from manyclass._validation import Ids
-from manyclass.distributed.class_choice import share_of_tail, with_tail
+from manyclass.distributed.class_choice import share_of_tail, tail_seed, with_tail
 from manyclass.distributed.messages import Applied, Floats, Pull, PulledRows, Push
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets, as_table, without
@@ -99,7 +99,7 @@ class RowsTransport:
         for shard in range(self.placement.shards):
             start, end = self.placement.starts[shard : shard + 2]
             here = members[(members >= start) & (members < end)] - start
-            seed = settings.seed + (self.identity.worker + 1 << 32) + (shard + 1 << 48)
+            seed = tail_seed(settings.seed, self.identity.worker, shard)
             tail = share_of_tail(settings.tail, shard, self.placement.shards)
             chosen = with_tail(here, int(end - start), tail, seed, ticket)
             rows.append(chosen.rows + start)

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from manyclass._validation import Ids
-from manyclass.distributed.class_choice import with_tail
+from manyclass.distributed.class_choice import tail_seed, with_tail
 from manyclass.distributed.messages import (
+    NO_ROW,
     Applied,
     ApplyOwn,
     ApplyShared,
@@ -43,8 +44,6 @@ from manyclass.distributed.staleness import Staleness
 from manyclass.distributed.step_math import OwnLogits, SharedLogits
 from manyclass.distributed.worker_memory import Scored, WorkerMemory
 from manyclass.errors import InputError
-
-NOBODY = np.uint32(0xFFFFFFFF)  # stands for no row
 
 
 class ParameterShard:
@@ -93,7 +92,7 @@ class ParameterShard:
                 self.index.refresh()
                 found = self.index.shortlist(asked.x[asked.mined.astype(np.int64)], asked.wanted)
                 members = np.concatenate([members, found.reshape(-1)])
-            seed = self.settings.seed + (asked.worker + 1 << 32) + (self.number + 1 << 48)
+            seed = tail_seed(self.settings.seed, asked.worker, self.number)
             rows, log_weights = with_tail(members, len(self.rows.weight), asked.tail, seed, asked.ticket)
             weight, bias, version = self._copied(rows)
         columns = np.searchsorted(rows, asked.positives.rows.astype(np.int64))
@@ -118,7 +117,7 @@ class ParameterShard:
         own, places = as_table(examples, np.searchsorted(rows, positives), len(asked.x))
         part = OwnLogits(asked.x, weight, bias, np.concatenate([columns, own], 1), self.threads)
         width = found.shape[1]
-        rows_of = np.where(found >= 0, found, int(NOBODY)).astype(np.uint32)
+        rows_of = np.where(found >= 0, found, int(NO_ROW)).astype(np.uint32)
         answer = OwnScores(version, rows_of, part.logits[:, :width], part.logits[:, width:][places])
         self._memory.keep(asked.worker, asked.ticket, Scored(version, rows, part, asked.positives))
         self.stats.served(started, wire_bytes(asked), wire_bytes(answer))
@@ -178,7 +177,7 @@ class ParameterShard:
                 answer = index.search(asked.x, k, candidates=max(k, index.config.candidates), threads=self.threads)
                 assert answer.logits is not None
                 found, logits = answer.classes, answer.logits
-        return BestRows(np.where(found < 0, int(NOBODY), found).astype(np.uint32), logits)
+        return BestRows(np.where(found < 0, int(NO_ROW), found).astype(np.uint32), logits)
 
     # What the coordinator asks for ----------------------------------------------------
 

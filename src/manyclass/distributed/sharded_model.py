@@ -16,7 +16,7 @@ from manyclass.distributed.transport import TRUNK, Call, best_classes
 from manyclass.training.evaluation import evaluate
 from manyclass.training.metrics import Accuracy, Metrics
 
-NOBODY = Sender(-1, 0, 0)  # asks without pushing
+ONLOOKER = Sender(-1, 0, 0)  # asks without pushing
 MakeCalls = Callable[[list[Call]], list[Any]]
 
 
@@ -29,7 +29,7 @@ class ShardedModel(nn.Module):
 
     def fetch(self) -> None:
         """Take over the trunk as its server has it now."""
-        (found,) = self.make([Call(TRUNK, "exchange", Exchange(NOBODY, 0, None, {}, True))])
+        (found,) = self.make([Call(TRUNK, "exchange", Exchange(ONLOOKER, 0, None, {}, True))])
         assert isinstance(found, TrunkValues)
         load_trunk(self.trunk, found.values, found.buffers)
 

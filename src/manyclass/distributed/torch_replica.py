@@ -5,14 +5,13 @@ way and whatever was fetched meanwhile.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyclass.distributed.messages import Floats
-from manyclass.distributed.worker import Arrays, Forward
+from manyclass.distributed.messages import Arrays, Floats
+from manyclass.distributed.worker import Forward
 from manyclass.errors import InputError
 
 Batch = tuple[Tensor, Tensor]
@@ -70,7 +69,7 @@ def trunk_arrays(trunk: nn.Module) -> tuple[dict[str, Floats], Arrays]:
     return values, {name: part.detach().numpy().copy() for name, part in trunk.named_buffers()}
 
 
-def load_trunk(trunk: nn.Module, values: dict[str, Floats], buffers: dict[str, Any]) -> None:
+def load_trunk(trunk: nn.Module, values: dict[str, Floats], buffers: Arrays) -> None:
     """Write parameters and buffers of a server into a module."""
     with torch.no_grad():
         for name, part in trunk.named_parameters():

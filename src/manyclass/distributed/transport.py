@@ -11,12 +11,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from manyclass._validation import Ids
-from manyclass.distributed.messages import Applied, AskBest, BestRows, Floats, Outcome, wire_bytes
+from manyclass.distributed.messages import NO_ROW, Applied, AskBest, BestRows, Floats, Outcome, wire_bytes
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.push_ledger import Sender
 from manyclass.distributed.settings import HeadSettings
-from manyclass.distributed.shard import NOBODY
 from manyclass.errors import DivergedError
 
 T = TypeVar("T")
@@ -134,7 +133,7 @@ def best_classes(
 ) -> Generator[list[Call], list[Any], tuple[Ids, Floats]]:
     """Ask all shards, and return the k best classes of each input, best first, -1 where there is none, and logits."""
     answers: list[BestRows] = yield [Call(shard, "best", AskBest(x, k, exact)) for shard in range(placement.shards)]
-    rows = [np.where(answer.rows == NOBODY, -1, answer.rows.astype(np.int64)) for answer in answers]
+    rows = [np.where(answer.rows == NO_ROW, -1, answer.rows.astype(np.int64)) for answer in answers]
     ids = np.concatenate([placement.ids(shard, found) for shard, found in enumerate(rows)], 1)
     logits = np.concatenate([answer.logits for answer in answers], 1)
     order = np.argsort(-logits, axis=1, kind="stable")[:, :k]

@@ -7,16 +7,14 @@ import threading
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from manyclass.distributed.messages import Arrays as Arrays
 from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_bytes
 from manyclass.distributed.push_ledger import PushLedger
 from manyclass.distributed.row_rules import ServerRule, move_all
 from manyclass.distributed.shard_stats import ShardStats
 from manyclass.distributed.staleness import Staleness
 from manyclass.errors import InputError
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class TrunkServer:

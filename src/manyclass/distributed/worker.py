@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._validation import check_count
+from manyclass.distributed.messages import Arrays as Arrays
 from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_bytes
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.transport import TRUNK, Call, Identity, StepOutcome, Transport
 from manyclass.errors import DivergedError
-
-Arrays = dict[str, npt.NDArray[Any]]
 
 
 class Forward(NamedTuple):
