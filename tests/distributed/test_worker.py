@@ -100,3 +100,26 @@ def test_a_trunk_gradient_counts_once_and_must_fit() -> None:
     with pytest.raises(ValueError, match="fits no parameter of the trunk"):
         server.exchange(wrong)
     assert server.version == 1
+
+
+def test_a_trunk_that_went_back_to_its_checkpoint_is_followed() -> None:
+    shards, trunk, replica, pipelines = made(RULES[0], "activations", 1, 1)
+    kept = trunk.saved()
+    run(shards, trunk, pipelines, 5)
+    trunk.restore(*kept)  # it died, and has lost five updates
+    loads = replica.loads
+    run(shards, trunk, pipelines, 2)
+    assert replica.loads == loads + 2
+    np.testing.assert_array_equal(replica.values["matrix"], trunk.values["matrix"])
+
+
+def test_an_answer_that_comes_after_a_later_one_is_not_taken() -> None:
+    shards, trunk, replica, (pipeline,) = made(RULES[0], "activations", 1, 2)
+    call = calling(shards, trunk)
+    waves = [pipeline.begin(number) for number in range(2)]
+    while waves[0].calls[0].method != "exchange":
+        waves = [pipeline.resume(wave.step, [call(part) for part in wave.calls]) for wave in waves]  # type: ignore[misc]
+    earlier, later = ([call(part) for part in wave.calls] for wave in waves)
+    pipeline.resume(1, later)
+    pipeline.resume(0, earlier)
+    np.testing.assert_array_equal(replica.values["matrix"], trunk.values["matrix"])

@@ -76,7 +76,7 @@ class Worker:
     ) -> None:
         self.identity, self.replica, self.transport, self.settings = identity, replica, transport, settings
         self.trunk_every, self.rate = check_count("trunk_every", trunk_every), rate
-        self._version = 0
+        self._version, self._taken = 0, -1  # of the trunk here: its server's count, and which exchange brought it
         self._values: dict[str, Floats] = {}
         self._sum: dict[str, Floats] = {}
         self._steps = 0
@@ -85,7 +85,7 @@ class Worker:
         """Fetch the trunk, and what the transport needs."""
         asked = Exchange(self.identity.sender(TRUNK), 0, None, {}, True)
         (found,) = yield [Call(TRUNK, "exchange", asked)]
-        self._take(found)
+        self._take(asked, found)
         yield from self.transport.prepare()
 
     def step(self, number: int) -> Stepping:
@@ -112,13 +112,17 @@ class Worker:
         asked = Exchange(sender, self._version, gradients or None, self.replica.buffers(), True)
         (found,) = yield [Call(TRUNK, "exchange", asked)]
         outcome.sent, outcome.received = outcome.sent + wire_bytes(asked), outcome.received + wire_bytes(found)
-        self._take(found)
+        self._take(asked, found)
         return found  # type: ignore[no-any-return]
 
-    def _take(self, found: TrunkValues) -> None:
-        if found.version < self._version:  # an older answer than one that has come already
+    def _take(self, asked: Exchange, found: TrunkValues) -> None:
+        """Take over an answer, unless that of a later exchange has come already.
+
+        The worker's own count decides: the server's goes back where it dies and starts from its checkpoint.
+        """
+        if asked.sender.sequence < self._taken:
             return
-        self._version, self._values = found.version, found.values
+        self._taken, self._version, self._values = asked.sender.sequence, found.version, found.values
         self.replica.load(found.values, found.buffers)
 
     def _add(self, gradients: dict[str, Floats]) -> None:
