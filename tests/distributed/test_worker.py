@@ -12,6 +12,8 @@ from manyclass.distributed.staleness import Staleness
 from manyclass.distributed.transport import best_classes, carried_out
 from manyclass.distributed.trunk_server import TrunkServer
 from manyclass.distributed.worker import Pipeline, StepReport, Worker
+from manyclass.distributed.worker_memory import KEPT
+from manyclass.errors import ConfigError
 
 RULES = [ServerRule(lr=0.3, momentum=0.5), ServerRule(kind="adagrad", lr=0.3)]
 
@@ -123,3 +125,32 @@ def test_an_answer_that_comes_after_a_later_one_is_not_taken() -> None:
     pipeline.resume(1, later)
     pipeline.resume(0, earlier)
     np.testing.assert_array_equal(replica.values["matrix"], trunk.values["matrix"])
+
+
+def test_more_steps_under_way_than_shards_keep_are_refused() -> None:
+    _, _, _, (pipeline,) = made(RULES[0], "activations", 1, KEPT)
+    with pytest.raises(ConfigError, match=f"pipeline={KEPT + 1} is more than {KEPT}"):
+        Pipeline(pipeline.worker, KEPT + 1)
+
+
+def finished(pipeline: Pipeline, step: int, answers, call) -> StepReport:  # type: ignore[no-untyped-def]
+    """Return the report of a step, given the answers to its first calls."""
+    found = pipeline.resume(step, answers)
+    while not isinstance(found, StepReport):
+        found = pipeline.resume(step, [call(part) for part in found.calls])
+    return found
+
+
+def test_shards_keep_all_that_is_under_way_however_many_calls_come_late() -> None:
+    shards, trunk, _, (pipeline,) = made(RULES[0], "activations", 1, KEPT)
+    call, late = calling(shards, trunk), []
+    for number in range(KEPT):
+        wave = pipeline.begin(number)
+        finished(pipeline, number, [call(part) for part in wave.calls], call)
+        late += wave.calls
+    waves = [pipeline.begin(number) for number in range(KEPT, 2 * KEPT)]
+    answers = [[call(part) for part in wave.calls] for wave in waves]
+    for part in late:  # repeated by the network, after their steps were applied
+        call(part)
+    reports = [finished(pipeline, wave.step, given, call) for wave, given in zip(waves, answers, strict=True)]
+    assert [report.outcome.forgotten for report in reports] == [0] * KEPT

@@ -16,7 +16,8 @@ from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_b
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.transport import TRUNK, Call, Identity, StepOutcome, Transport
-from manyclass.errors import DivergedError
+from manyclass.distributed.worker_memory import KEPT
+from manyclass.errors import ConfigError, DivergedError
 
 
 class Forward(NamedTuple):
@@ -154,6 +155,9 @@ class Pipeline:
 
     def __init__(self, worker: Worker, depth: int = 2) -> None:
         self.worker, self.depth = worker, check_count("pipeline", depth)
+        if depth > KEPT:  # shards would forget steps before they are applied, and drop their pushes
+            raise ConfigError(f"pipeline={depth} is more than {KEPT}, the steps that a shard keeps for a worker; give at "
+                              f"most {KEPT}")  # fmt: skip
         self._running: dict[int, Stepping] = {}
 
     @property

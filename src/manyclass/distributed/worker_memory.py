@@ -9,7 +9,8 @@ from manyclass.distributed.messages import Applied, Positives
 from manyclass.distributed.push_ledger import Sender
 from manyclass.distributed.step_math import OwnLogits, SharedLogits
 
-KEPT = 4  # of each kind and worker: more than it has under way
+KEPT = 4  # steps that a worker may have under way
+PLACES = 2 * KEPT  # of each kind and worker: calls that were repeated, and come late, take places too
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class WorkerMemory:
         self._answers: dict[int, OrderedDict[Sender, Applied]] = {}
 
     def keep(self, worker: int, ticket: int, scored: Scored) -> None:
-        """Keep a step until it is applied, or four others have come."""
+        """Keep a step until it is applied, or many others have come."""
         with self._lock:
             kept = self._scored.setdefault(worker, OrderedDict())
             kept[ticket] = scored
-            while len(kept) > KEPT:
+            while len(kept) > PLACES:
                 kept.popitem(last=False)
 
     def scored(self, worker: int, ticket: int) -> Scored | None:
@@ -53,7 +54,7 @@ class WorkerMemory:
         with self._lock:
             answers = self._answers.setdefault(sender.worker, OrderedDict())
             answers[sender] = answer
-            while len(answers) > KEPT:
+            while len(answers) > PLACES:
                 answers.popitem(last=False)
 
     def answer(self, sender: Sender) -> Applied | None:
