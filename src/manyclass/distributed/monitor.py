@@ -27,7 +27,11 @@ class WorkerProgress:
 
 @dataclass(frozen=True)
 class Summary:
-    """A look at a run, as JSON would keep it. Seconds: from when the first worker was ready to the last step."""
+    """A look at a run, as JSON would keep it.
+
+    seconds: from when the first worker was ready to the last step. examples_per_second: from when all were, so that
+    workers that start late, by importing torch say, do not make a run look slower than it is.
+    """
 
     seconds: float
     steps: int
@@ -45,11 +49,13 @@ class Summary:
 
 
 class Monitor:
-    """Adds up the reports of all workers; many threads may report."""
+    """Adds up the reports of all workers; many threads may report. workers: how many there will be."""
 
-    def __init__(self) -> None:
+    def __init__(self, workers: int = 1) -> None:
         self._lock = threading.Lock()
-        self._began = self._seen = time.monotonic()
+        self._expected = workers
+        self._began = self._all_began = self._seen = time.monotonic()
+        self._examples_before = 0  # all were there
         self._workers: dict[int, WorkerProgress] = {}
         self._staleness: Counter[int] = Counter()
         self._trunk_staleness: Counter[int] = Counter()
@@ -59,9 +65,12 @@ class Monitor:
     def started(self, worker: int) -> None:
         """Note that a worker begins, or begins anew."""
         with self._lock:
-            if not self._workers:  # what came before is the start of the engine
-                self._began = self._seen = time.monotonic()
-            self._workers[worker] = WorkerProgress(time.monotonic())
+            now, known = time.monotonic(), len(self._workers)
+            self._workers[worker] = WorkerProgress(now)
+            if not known:  # what came before is the start of the engine
+                self._began = self._all_began = self._seen = now
+            if known < len(self._workers) == self._expected:
+                self._all_began, self._examples_before = now, self._examples
 
     def note(self, worker: int, report: StepReport) -> None:
         """Add a finished step."""
@@ -84,12 +93,13 @@ class Monitor:
         """Return how the run is now. shards: their own reports."""
         with self._lock:
             seconds = max(self._seen - self._began, 1e-9)
+            since, examples = self._seen - self._all_began, self._examples - self._examples_before
             return Summary(
                 seconds=seconds,
                 steps=self._steps,
                 examples=self._examples,
                 loss=self._loss,
-                examples_per_second=self._examples / seconds,
+                examples_per_second=examples / since if since > 0 < examples else self._examples / seconds,
                 workers={str(worker): progress.rate() for worker, progress in sorted(self._workers.items())},
                 staleness=_as_json(self._staleness),
                 trunk_staleness=_as_json(self._trunk_staleness),
