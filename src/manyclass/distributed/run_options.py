@@ -5,6 +5,7 @@ from pathlib import Path
 
 from manyclass._validation import check_count
 from manyclass.distributed.staleness import Staleness
+from manyclass.distributed.worker_memory import KEPT
 from manyclass.errors import ConfigError
 
 TRANSPORTS = ("activations", "rows")
@@ -21,9 +22,12 @@ class RunOptions:
     folder: where checkpoints and the log go; a job that is there already is continued. None: nothing is kept.
     durability: "checkpoint": a shard that dies loses at most what it applied since its last checkpoint; "log": nothing
         that it acknowledged. checkpoint_every: seconds.
-    lease: seconds without a word after which a worker is given up. deadline: seconds that a call is tried for.
+    lease: seconds without a word after which a worker of a cluster is given up; its process says every third of it that
+        it lives, however long a step takes. deadline: seconds that a call is tried for: longer than it takes to notice
+        that a machine is gone, and to read a shard's checkpoint on another.
     evaluate_every: batches between two evaluations; None: only at the end.
-    address: of a Ray cluster; None: one that is started on this machine.
+    address: of a Ray cluster; None, or "local": one that is started on this machine.
+    threads: of a worker. shard_threads: of a shard, which takes as many CPUs of a cluster.
     """
 
     shards: int = 2
@@ -36,17 +40,26 @@ class RunOptions:
     durability: str = "checkpoint"
     checkpoint_every: float = 60.0
     lease: float = 30.0
-    deadline: float = 60.0
+    deadline: float = 300.0
     evaluate_every: int | None = None
     address: str | None = None
     threads: int = 1
+    shard_threads: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("shards", "workers", "trunk_every", "threads"):
+        for name in ("shards", "workers", "trunk_every", "threads", "shard_threads"):
             check_count(name, getattr(self, name))
         for name in ("pipeline", "evaluate_every"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
+        if (self.pipeline or 1) > KEPT:
+            raise ConfigError(
+                f"pipeline={self.pipeline}, but shards keep {KEPT} steps of a worker; give at most {KEPT}"
+            )
+        if self.address == "local":  # Ray's name for what None is here: the same cluster, as closed to others
+            object.__setattr__(self, "address", None)
+        if self.folder is not None and Path(self.folder).exists() and not Path(self.folder).is_dir():
+            raise ConfigError(f"folder={str(self.folder)!r} is a file; give a directory, or a name that is not there")
         if self.transport not in TRANSPORTS:
             raise ConfigError(f"transport={self.transport!r} is unknown; choose from {', '.join(TRANSPORTS)}")
         if self.durability not in DURABILITIES:

@@ -39,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--checkpoint-every", type=float, default=60.0, help="seconds (default 60)")
     add("--durability", choices=DURABILITIES, default="checkpoint",
         help="log: no acknowledged push is ever lost, at the price of the disk's speed")  # fmt: skip
+    add("--lease", type=float, default=30.0,
+        help="seconds after which a worker of a cluster that says nothing is given up (default 30)")  # fmt: skip
+    add("--deadline", type=float, default=300.0, help="seconds that a server of a cluster which does not answer is "
+        "waited for (default 300): it may have to be started again on another machine")  # fmt: skip
+    add("--shard-threads", type=int, default=1, help="threads of a shard, and CPUs of a cluster that it takes (default "
+        "1): few shards with many threads need fewer calls than many shards")  # fmt: skip
     add("--evaluate-every", type=int, help="batches between two evaluations (default: only at the end)")
 
 
@@ -51,7 +57,7 @@ def train(chosen: argparse.Namespace) -> int:
             raise ConfigError(f"--address {chosen.address} is for --engine ray; add that, or leave the address out")
         text = JobText.built_in() if chosen.job is None else JobText.read(chosen.job, chosen.quick)
         result = run_job(text, _options(chosen), chosen.engine)
-    except (ManyclassError, ModuleNotFoundError) as error:
+    except (ManyclassError, ModuleNotFoundError, OSError) as error:  # the last: a full disk, a folder that is read-only
         print(f"manyclass train: {_one_sentence(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -73,6 +79,9 @@ def _options(chosen: argparse.Namespace) -> RunOptions:
         folder=chosen.folder,
         durability=chosen.durability,
         checkpoint_every=chosen.checkpoint_every,
+        lease=chosen.lease,
+        deadline=chosen.deadline,
+        shard_threads=chosen.shard_threads,
         evaluate_every=chosen.evaluate_every,
         address=chosen.address,
     )

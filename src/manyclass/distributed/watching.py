@@ -76,6 +76,7 @@ def line(summary: Summary, steps: int) -> str:
     return (
         f"{summary.steps:,}/{steps:,} batches, loss {loss}, {summary.examples_per_second:,.0f} examples/s, "
         f"staleness {mean_staleness(summary.staleness):.1f}, {summary.bytes_per_step / 1e6:.2f} MB per step"
+        + (f", {summary.forgotten:,} pushes that their shard had forgotten" if summary.forgotten else "")
         + (f", {spoken_time(left)} left" if 0 < summary.steps < steps else "")
     )
 
