@@ -2,20 +2,26 @@
 
 import dataclasses
 import json
+import re
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
-from manyclass import ConfigError, DivergedError, FileError
+from manyclass import ConfigError, DivergedError, FileError, InputError, InputTypeError
 from manyclass.cli import main
 from manyclass.distributed import HeadSettings, Job, ServerRule, Staleness
 from manyclass.distributed.job import JobText
+from manyclass.distributed.monitor import Monitor
 from manyclass.distributed.quick_job import Pictures
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.threads_engine import ThreadsEngine
 from manyclass.distributed.torch_replica import TorchReplica
+from manyclass.distributed.transport import StepOutcome
+from manyclass.distributed.worker import StepReport
 from manyclass.training.run_log import read_log
 
 RULE = ServerRule(lr=0.3, momentum=0.9)
@@ -88,6 +94,89 @@ def test_a_folder_of_another_job_is_refused_and_left_alone(tmp_path: Path) -> No
     with pytest.raises(FileError, match="is of a job with classes=300, this one has classes=301"):
         ThreadsEngine(other, RunOptions(folder=tmp_path))
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_steps_that_are_slower_than_the_lease_come_to_an_end() -> None:
+    pictures = Pictures(300, 64)
+
+    def slow(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        time.sleep(0.05)
+        return pictures.batch(number, 8)
+
+    job = small_job(batches=slow, steps=12, learned=None, test=None)
+    result = ThreadsEngine(job, RunOptions(lease=0.02)).run()
+    assert [report["version"] for report in result.summary.shards] == [12, 12]  # each batch once
+
+
+def test_the_last_checkpoint_does_not_wait_for_the_evaluation(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def test() -> list[tuple[torch.Tensor, torch.Tensor]]:
+        calls.append(1)
+        if len(calls) > 1:
+            raise ValueError("the test data is gone")
+        return [Pictures(300, 64).batch(0, 8)]
+
+    with pytest.raises(ValueError, match="the test data is gone"):
+        ThreadsEngine(small_job(steps=4, test=test), RunOptions(folder=tmp_path)).run()
+    assert json.loads((tmp_path / "job.json").read_text())["coordinator"]["done_through"] == 4
+
+
+def broken(number: int) -> tuple[torch.Tensor, torch.Tensor]:
+    raise KeyError("no such file")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"batches": broken}, "batches(0) of the job raised KeyError: 'no such file'"),
+        ({"batches": lambda number: torch.ones(4, 64)}, "batches(0) is a Tensor; return a pair (input, targets)"),
+        ({"batches": lambda number: (torch.ones(2, 64), [1, 2])}, "are a list; give a tensor of class ids"),
+        ({"batches": lambda number: (torch.ones(2, 64), torch.ones(2))}, "are torch.float32; give class ids"),
+        ({"batches": lambda number: (torch.ones(2, 64), torch.tensor([0, 300]))}, "a target is class 300"),
+        ({"batches": lambda number: (torch.ones(2, 63), torch.ones(2).long())}, "the trunk on batches(0) of the job"),
+        ({"trunk": lambda: nn.Linear(64, 31)}, "makes 31 features per example, HeadSettings has features=32"),
+        ({"trunk": lambda: None}, "trunk() returned a NoneType; return a torch module"),
+        ({"test": lambda: []}, "test() has no batches"),
+        ({"test": lambda: [3]}, "the first batch of test() is a int; return a pair"),
+        ({"test": [3]}, "test is a list, which cannot be called; give a function"),
+    ],
+)
+def test_a_job_that_does_not_fit_is_refused_before_anything_starts(
+    changes: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises((InputError, InputTypeError), match=re.escape(said)) as refused:
+        ThreadsEngine(small_job(**changes), RunOptions(folder=tmp_path / "run"))
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_looking_at_a_job_leaves_its_weights_as_they_would_be() -> None:
+    job = small_job(trunk=lambda: nn.Sequential(nn.Linear(64, 32), nn.Dropout(), nn.BatchNorm1d(32)))
+    torch.manual_seed(3)
+    weights = job.trunk()[0].weight
+    torch.manual_seed(3)
+    engine = ThreadsEngine(job, RunOptions())
+    assert torch.equal(engine.model[0].weight, weights)
+    assert (engine.trunk.buffers["2.running_mean"] == 0).all()
+
+
+def test_speed_counts_from_when_all_workers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("manyclass.distributed.monitor.time.monotonic", lambda: now[0])
+    monitor, step = Monitor(2), StepReport(0, 100, StepOutcome(1.0, None))
+    monitor.started(0)
+    now[0] = 10.0
+    monitor.note(0, step)
+    assert monitor.summary().examples_per_second == 10
+    now[0] = 20.0
+    monitor.started(1)
+    assert monitor.summary().examples_per_second == 10
+    for now[0] in (21.0, 22.0):
+        monitor.note(0, step)
+        monitor.note(1, step)
+    summary = monitor.summary()
+    assert (summary.examples_per_second, summary.seconds, summary.examples) == (200, 22, 500)
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
@@ -168,6 +257,12 @@ def test_a_bad_job_file_is_one_sentence(
         (["--quick", "--shards", "0"], "shards=0"),
         (["--quick", "--staleness", "late"], "staleness='late'"),
         (["--quick", "--address", "somewhere:1"], "is for --engine ray"),
+        (["--quick", "--pipeline", "5"], "pipeline=5, but shards keep 4 steps of a worker; give at most 4"),
+        (["--quick", "--lease", "0"], "lease=0.0 is not a positive number of seconds"),
+        (["--quick", "--deadline", "-1"], "deadline=-1.0 is not a positive number of seconds"),
+        (["--quick", "--shard-threads", "0"], "shard_threads=0"),
+        (["--quick", "--folder", __file__], "is a file; give a directory"),
+        (["--quick", "--folder", f"{__file__}/run"], "Not a directory"),
         (["--quick", "--durability", "log"], "durability='log' without a folder"),
         (["--quick", "--engine", "ray", "--address", "127.0.0.1:1"], "needs --folder"),
         (["--quick", "--engine", "ray", "--address", "127.0.0.1:1", "--folder", "run"], "cannot be reached"),
@@ -194,7 +289,6 @@ def test_another_version_of_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_shard_needs_no_torch() -> None:
     import subprocess
-    import sys
 
     program = "import sys, manyclass.distributed.ray_servers; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
@@ -203,3 +297,17 @@ def test_a_shard_needs_no_torch() -> None:
 
 def test_a_job_text_runs_anywhere() -> None:
     assert JobText("here", GOOD.replace("LEARNED", "None")).job().steps == 4
+
+
+def test_a_job_text_may_have_dataclasses_with_late_annotations() -> None:
+    text = (
+        "from __future__ import annotations\n"
+        + GOOD.replace("LEARNED", "None")
+        + """
+@dataclasses.dataclass
+class Sizes:
+    steps: int = 4
+"""
+    )
+    assert JobText("here", text).job().steps == 4
+    assert "manyclass_job" not in sys.modules

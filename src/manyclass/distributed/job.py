@@ -8,9 +8,11 @@
 Workers on other machines get the text of the file, and run it: what it imports has to be installed there.
 """
 
+import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,9 +48,10 @@ class Job:
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps)
-        for name in ("trunk", "batches"):
-            if not callable(getattr(self, name)):
-                raise InputTypeError(f"{name}={getattr(self, name)!r:.60} cannot be called; give a function")
+        for name in ("trunk", "batches", "test"):
+            given = getattr(self, name)
+            if not callable(given) and not (name == "test" and given is None):
+                raise InputTypeError(f"{name} is a {type(given).__name__}, which cannot be called; give a function")
         if not isinstance(self.head, HeadSettings):
             raise InputTypeError(f"head is a {type(self.head).__name__}; give a HeadSettings")
         if self.learned is not None and self.test is None:
@@ -82,11 +85,12 @@ class JobText:
         module = types.ModuleType("manyclass_job")
         module.__file__ = self.name
         try:
-            exec(compile(self.text, self.name, "exec"), module.__dict__)
-            make = getattr(module, "job", None)
-            if not callable(make):
-                raise ConfigError(f"{self.name} has no function job(quick=False); add one that returns a Job")
-            made = make(quick=True) if self.quick else make()
+            with _imported(module):
+                exec(compile(self.text, self.name, "exec"), module.__dict__)
+                make = getattr(module, "job", None)
+                if not callable(make):
+                    raise ConfigError(f"{self.name} has no function job(quick=False); add one that returns a Job")
+                made = make(quick=True) if self.quick else make()
         except ConfigError:
             raise
         except Exception as error:
@@ -94,6 +98,20 @@ class JobText:
         if not isinstance(made, Job):
             raise ConfigError(f"job() of {self.name} returned a {type(made).__name__}; return a manyclass Job")
         return made
+
+
+@contextmanager
+def _imported(module: types.ModuleType) -> Iterator[None]:
+    """Let a module count as imported while it runs: dataclasses, for one, look up the module of their annotations."""
+    before = sys.modules.get(module.__name__)
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.modules[module.__name__]
+        else:
+            sys.modules[module.__name__] = before
 
 
 def _line_of(error: Exception, name: str) -> str:

@@ -1,7 +1,7 @@
 """Downpour on one machine: shards are objects, workers are threads; native code and torch release the interpreter.
 
 The default engine: nothing to install, nothing to start, no copies. Calls are plain function calls; rows are kept whole
-by the lock of their shard. A worker that finds itself given up (a machine that slept, say) joins anew.
+by the lock of their shard. Threads do not die alone, so that there is no lease: nobody is given up, however slow.
 """
 
 import contextlib
@@ -15,11 +15,11 @@ import torch
 
 from manyclass.distributed.activations_transport import ActivationsTransport
 from manyclass.distributed.checkpoints import JobFolder
-from manyclass.distributed.coordinator import Coordinator, Fence
+from manyclass.distributed.coordinator import Coordinator
+from manyclass.distributed.dry_run import check_job
 from manyclass.distributed.job import Job
 from manyclass.distributed.monitor import Monitor, Summary
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.push_ledger import FencedError
 from manyclass.distributed.rows_transport import RowsTransport
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import Point, RunResult
@@ -39,9 +39,10 @@ class ThreadsEngine:
 
     def __init__(self, job: Job, options: RunOptions, watch: Callable[[Summary], None] = lambda _: None) -> None:
         self.job, self.options, self.watch = job, options, watch
+        check_job(job)
         head = job.head
         self.placement = Placement(head.classes, options.shards, seed=head.seed)
-        self.monitor = Monitor()
+        self.monitor = Monitor(options.workers)
         self.model = job.trunk()
         self.trunk = TrunkServer(
             *trunk_arrays(self.model),
@@ -53,7 +54,7 @@ class ThreadsEngine:
         manifest = None if self.folder is None else self.folder.manifest()  # refuses the folder of another job
         self.shards = self._opened_shards()
         epoch = 0 if self.folder is None else self.folder.new_epoch()
-        self.coordinator = Coordinator(job.steps, staleness=options.staleness, lease=options.lease, epoch=epoch)
+        self.coordinator = Coordinator(job.steps, staleness=options.staleness, epoch=epoch)
         if manifest is not None:
             self.coordinator.restore(manifest["coordinator"])
         self._failure: BaseException | None = None
@@ -79,10 +80,10 @@ class ThreadsEngine:
             if self._failure is not None:
                 raise self._failure
             seconds = time.monotonic() - began
+            if self.folder is not None:  # before the evaluation, which is code of the job and may fail
+                self.save()
             if self.job.test is not None:
                 curve.append(Point(self.coordinator.finished, seconds, self._accuracy()))
-        if self.folder is not None:
-            self.save()
         summary = self.summary()
         self.watch(summary)
         enough = self.job.learned is None or (bool(curve) and curve[-1].accuracy >= self.job.learned)
@@ -107,7 +108,7 @@ class ThreadsEngine:
         return getattr(server, call.method)(call.message)
 
     def _opened_shards(self) -> list[ParameterShard]:
-        parts: dict[str, Any] = {"staleness": self.options.staleness, "threads": self.options.threads}
+        parts: dict[str, Any] = {"staleness": self.options.staleness, "threads": self.options.shard_threads}
         numbers = range(self.options.shards)
         if self.folder is None:
             return [ParameterShard(self.job.head, self.placement, number, **parts) for number in numbers]
@@ -116,21 +117,14 @@ class ThreadsEngine:
         return [self.folder.open_shard(number, durability=durability, **parts) for number in numbers]
 
     def _look_on(self, curve: list[Point], began: float) -> None:
-        """Watch, evaluate and give up workers until all is done."""
+        """Watch and evaluate until all is done."""
         every = self.options.evaluate_every
         due = every or 0
         while not self.coordinator.over and not self._over.wait(LOOK_EVERY):
-            for fence in self.coordinator.expire(time.monotonic()):
-                self._fence(fence)
             if every and self.job.test is not None and self.coordinator.finished >= due:
                 due = (self.coordinator.finished // every + 1) * every
                 curve.append(Point(self.coordinator.finished, time.monotonic() - began, self._accuracy()))
             self.watch(self.summary())
-
-    def _fence(self, fence: Fence) -> None:
-        servers: list[ParameterShard | TrunkServer] = [*self.shards, self.trunk]
-        for server in servers:
-            server.fence(fence.worker, fence.incarnation)
 
     def _accuracy(self) -> float:
         assert self.job.test is not None
@@ -139,14 +133,7 @@ class ThreadsEngine:
 
     def _work(self, number: int) -> None:
         torch.set_num_threads(self.options.threads)
-        while not self._over.is_set():
-            try:
-                self._work_as(number, self.coordinator.join(number, time.monotonic()))
-                self._over.set()  # a worker ends when all batches are finished
-            except FencedError:
-                continue
-
-    def _work_as(self, number: int, incarnation: int) -> None:
+        incarnation = self.coordinator.join(number, time.monotonic())
         identity, options = Identity(number, incarnation), self.options
         replica = TorchReplica(self.job.trunk(), self.job.batches)
         transport = made_transport(self.job, options, self.placement, identity)
@@ -164,6 +151,7 @@ class ThreadsEngine:
                 lambda report: self.monitor.note(number, report),
                 self._over.is_set,
             )
+        self._over.set()  # a worker ends when all batches are finished
 
     def _save_now_and_then(self) -> None:
         while not self._over.wait(self.options.checkpoint_every):
