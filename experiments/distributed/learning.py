@@ -5,17 +5,14 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from experiments.distributed.task import TaskSizes
+from experiments.distributed.task import ROOT, TaskSizes
 from experiments.frame.stages import Run
 from manyclass.distributed.monitor import Summary
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import RunResult
 from manyclass.training.progress import Show
-
-ROOT = Path(__file__).parents[2]
 
 
 def plain_loop(sizes: TaskSizes, seeds: int, run: Run) -> None:

@@ -24,9 +24,9 @@ WRITES = ("apply_shared", "apply_own", "push", "exchange")
 class Machines:
     """Where things run. link: between machines, each worker and server has its own; None: all on one machine.
 
-    cores: of that one machine, or of each server (a worker's machine is its own). sequential: a worker makes the calls
-    of a step itself, one after the other, as the engine of threads does. slowdown: of all work, where several threads
-    share a process.
+    cores: of that one machine; where each has its own, one core is all that a thread of Python can use. sequential: a
+    worker makes the calls of a step itself, one after the other, as the engine of threads does. slowdown: of all work,
+    where several threads share a process.
     """
 
     link: Link | None = None
@@ -68,10 +68,10 @@ class SimulatedRun:
 
 
 class SimulatedServer:
-    """A shard or the trunk's server: what answers, where it computes, and its network card."""
+    """A shard or the trunk's server: what answers, where it computes, its network card; it does one thing at a time."""
 
     def __init__(self, answers: Any, cores: Servers, card: Card) -> None:
-        self.answers, self.cores, self.card = answers, cores, card
+        self.answers, self.cores, self.card, self.turn = answers, cores, card, Servers(1)
 
 
 class SimulatedWorker:
@@ -193,7 +193,7 @@ class SimulatedCluster:
         shared, card = Servers(machines.cores), Card()  # of the one machine, if there is but one
         alone = machines.link is not None
         self.servers = [
-            SimulatedServer(answers, Servers(machines.cores) if alone else shared, Card() if alone else card)
+            SimulatedServer(answers, Servers(1) if alone else shared, Card() if alone else card)
             for answers in [*shards, trunk]
         ]
         self.workers = [
@@ -209,9 +209,7 @@ class SimulatedCluster:
         self.events.run(lambda: self.run_so_far.steps >= self.coordinator.batches)
         run = self.run_so_far
         run.seconds = self.events.now
-        run.busiest_shard = max(server.cores.busy for server in self.servers[:-1]) / max(
-            run.seconds * self.machines.cores, 1e-12
-        )
+        run.busiest_shard = max(server.turn.busy for server in self.servers[:-1]) / max(run.seconds, 1e-12)
         return run
 
     def answered(self, call: Call) -> Any:
@@ -235,7 +233,8 @@ class SimulatedCluster:
         server, link, events = self._server(call), self.machines.link, self.events
 
         def served() -> None:
-            begin, end = server.cores.take(events.now, events.strayed(self.seconds_of(worker, call)))
+            seconds = events.strayed(self.seconds_of(worker, call) + self.costs.serve)
+            begin, end = server.turn.take(events.now, seconds, server.cores)
             if call.method in WRITES:
                 events.at(end, lambda: reply(self.answered(call)))
             else:

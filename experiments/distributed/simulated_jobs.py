@@ -1,5 +1,6 @@
 """A job, or a layer too large to hold, on a cluster in simulated time; and the same job for real, by threads."""
 
+import os
 import threading
 import time
 from typing import Any, NamedTuple
@@ -9,11 +10,13 @@ import numpy as np
 from experiments.distributed.hollow_servers import HollowReplica, HollowShard
 from experiments.distributed.simulated_cluster import Machines, SimulatedCluster, SimulatedRun
 from experiments.distributed.step_costs import Costs
+from experiments.distributed.task import ROOT, TaskSizes
 from manyclass.distributed.activations_transport import ActivationsTransport
 from manyclass.distributed.coordinator import Coordinator
 from manyclass.distributed.job import Job
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.run_options import RunOptions
+from manyclass.distributed.run_result import RunResult
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.shard import ParameterShard
 from manyclass.distributed.staleness import Staleness
@@ -132,11 +135,25 @@ def quantile(staleness: dict[str, int], share: float) -> float:
     return 0.0
 
 
-def real(job: Job, workers: int, shards: int) -> Outcome:
-    """Return what the same job comes to for real, by threads of this process."""
+def real(task: TaskSizes, engine: str, workers: int, shards: int) -> Outcome:
+    """Return what the same job comes to for real, by threads of this process or by Ray on this machine."""
+    options = RunOptions(shards=shards, workers=workers)
+    if engine == "ray":
+        from manyclass.distributed.ray_engine import RayEngine
+
+        os.environ["PYTHONPATH"] = str(ROOT)  # workers import the task from here
+        return _came_to(RayEngine(task.text(), task.job(), options).run())
+    return _came_to(by_threads(task.job(), options))
+
+
+def by_threads(job: Job, options: RunOptions) -> RunResult:
+    """Run a job by threads of this process."""
     from manyclass.distributed.threads_engine import ThreadsEngine
 
-    result = ThreadsEngine(job, RunOptions(shards=shards, workers=workers)).run()
+    return ThreadsEngine(job, options).run()
+
+
+def _came_to(result: RunResult) -> Outcome:
     summary, last = result.summary, result.curve[-1]
     pushes = sum(summary.staleness.values())
     mean = sum(int(late) * count for late, count in summary.staleness.items()) / max(1, pushes)
@@ -150,8 +167,10 @@ def slowdown_of_two(job: Job, shards: int) -> tuple[float, float]:
     Two whole runs at the same time, in two threads of this process: what they share is the machine and Python.
     """
 
+    options = RunOptions(shards=shards, workers=1)
+
     def timed(count: int) -> float:
-        threads = [threading.Thread(target=real, args=(job, 1, shards)) for _ in range(count)]
+        threads = [threading.Thread(target=by_threads, args=(job, options)) for _ in range(count)]
         started = time.perf_counter()
         for thread in threads:
             thread.start()
@@ -160,7 +179,7 @@ def slowdown_of_two(job: Job, shards: int) -> tuple[float, float]:
         return time.perf_counter() - started
 
     timed(1)  # warms up
-    alone = real(job, 1, shards)
+    alone = _came_to(by_threads(job, options))
     once, twice = timed(1), timed(2)
     examples = len(job.batches(0)[1])
     return examples / alone.examples_per_second, max(1.0, twice / once)

@@ -46,11 +46,13 @@ class Servers:
         self._free = [0.0] * count
         self.busy = 0.0  # seconds of work that were taken on
 
-    def take(self, now: float, seconds: float) -> tuple[float, float]:
-        """Return when work that comes now begins and ends."""
-        begin = max(now, heapq.heappop(self._free))
-        heapq.heappush(self._free, begin + seconds)
-        self.busy += seconds
+    def take(self, now: float, seconds: float, *others: "Servers") -> tuple[float, float]:
+        """Return when work that comes now begins and ends. others: of each it needs one at the same time."""
+        all_of_them = (self, *others)
+        begin = max(now, *(servers._free[0] for servers in all_of_them))
+        for servers in all_of_them:
+            heapq.heapreplace(servers._free, begin + seconds)
+            servers.busy += seconds
         return begin, begin + seconds
 
 

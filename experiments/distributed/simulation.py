@@ -1,7 +1,8 @@
 """Downpour past this machine: costs that are measured here, a simulation that is checked here, and what it predicts.
 
-Stages: costs of the parts of a step; real runs by threads beside simulated ones; learning with many workers, for real
-but in simulated time; speed for layers and clusters that nobody has here. On the page it is called a prediction.
+Stages: costs of the parts of a step; real runs by threads and by Ray beside simulated ones; learning with many workers,
+for real but in simulated time; speed for layers and clusters that nobody has here. On the page it is called a
+prediction.
 """
 
 from dataclasses import dataclass, replace
@@ -23,9 +24,10 @@ from experiments.distributed.step_costs import Costs, measured
 from experiments.distributed.task import TaskSizes
 from experiments.frame.stages import Options, Run, Stage
 from manyclass.distributed.job import Job
+from manyclass.distributed.placement import Placement
+from manyclass.distributed.positives import Targets
 from manyclass.distributed.settings import HeadSettings
 
-RAY_CALL = 1 / 7300  # seconds: Ray publishes 7.3 thousand asynchronous calls per second from one caller to many actors
 COSTS, VALIDATION, LEARNING, SCALE = (f"simulation_{part}" for part in ("costs", "validation", "learning", "scale"))
 
 
@@ -38,7 +40,8 @@ class Plan:
     tests: int = 2000  # examples to evaluate on
     repeats: int = 40  # of each timing
     look_up_rows: tuple[int, int] = (30_000, 300_000)  # of shards in which candidates are looked up, timed
-    policies: tuple[str, ...] = ("unbounded", "scaled:4")  # of staleness, in learning
+    policies: tuple[str, ...] = ("unbounded", "bounded:4", "scaled:4")  # of staleness, in learning
+    engines: tuple[str, ...] = ("threads", "ray")  # of the real runs
     real_workers: tuple[int, ...] = (1, 2, 4)
     real_shards: int = 2
     real_runs: int = 3  # of each number of workers
@@ -57,15 +60,21 @@ QUICK = Plan(
 )  # fmt: skip
 
 
+def task_of(plan: Plan) -> TaskSizes:
+    """Return the task that is simulated: the one that the other stages train."""
+    return TaskSizes(classes=plan.task_classes, steps=plan.steps, tests=plan.tests)
+
+
 def simulated_job(plan: Plan) -> Job:
-    """Return the job that is simulated: the one that the other stages train."""
-    return TaskSizes(classes=plan.task_classes, steps=plan.steps, tests=plan.tests).job()
+    """Return it as a job."""
+    return task_of(plan).job()
 
 
 def measure_costs(plan: Plan, run: Run) -> None:
-    """Time the parts of a step, a step of one worker, and two workers that share nothing."""
+    """Time the parts of a step, a step of one worker, two workers that share nothing, and calls by Ray."""
     import torch
 
+    from experiments.distributed.ray_call_costs import measured_calls
     from manyclass.distributed.threads_engine import one_blas_thread
     from manyclass.distributed.torch_replica import TorchReplica, trunk_arrays
     from manyclass.distributed.trunk_server import TrunkServer
@@ -74,22 +83,23 @@ def measure_costs(plan: Plan, run: Run) -> None:
         return
     torch.set_num_threads(1)
     job = simulated_job(plan)
-    below = job.trunk()
-    trunk = TrunkServer(*trunk_arrays(below), rule=job.trunk_rule)
+    trunk = TrunkServer(*trunk_arrays(job.trunk()), rule=job.trunk_rule)
+    replica = TorchReplica(job.trunk(), job.batches)
     with one_blas_thread():
-        costs, errors = measured(
-            job, TorchReplica(job.trunk(), job.batches), trunk, plan.real_shards, plan.repeats, plan.look_up_rows
-        )
+        costs, errors = measured(job, replica, trunk, plan.real_shards, plan.repeats, plan.look_up_rows)
     short = replace(job, steps=max(20, plan.steps // 4))
     step, slowdown = slowdown_of_two(short, plan.real_shards)
     parts = simulated(short, Setting(1, plan.real_shards, here(1.0), depth=1), costs)
     examples = len(job.batches(0)[1])
     noise = min(0.5, median(errors.values()) * plan.repeats**0.5)  # of one duration; errors are those of means
     rest = max(0.0, step - examples / parts.examples_per_second)  # what no part accounts for
+    forward, places = replica.forward(0), Placement(job.head.classes, plan.real_shards, seed=job.head.seed)
+    positives = Targets(forward.targets, job.head.classes).split(places)[0]
+    calls = measured_calls(forward.x, positives, plan.real_shards, plan.repeats)
     run.records.write(
         stage=COSTS, kind="costs", costs=replace(costs, loop=rest).to_json(), errors=errors, step=step,
         slowdown=slowdown, examples=examples, trunk=int(sum(part.size for part in trunk.values.values())),
-        features=job.head.features, call=RAY_CALL, noise=noise,
+        features=job.head.features, noise=noise, ray=calls._asdict(),
     )  # fmt: skip
 
 
@@ -116,22 +126,39 @@ def validate(plan: Plan, run: Run) -> None:
     import torch
 
     torch.set_num_threads(1)
-    record, job = found_costs(run), simulated_job(plan)
-    for number in range(plan.real_runs):
-        for workers in plan.real_workers:
-            key = {"stage": VALIDATION, "workers": workers, "run": number}
+    record, task = found_costs(run), task_of(plan)
+    cases = [(engine, workers, number) for engine in plan.engines for number in range(plan.real_runs)
+             for workers in plan.real_workers]  # fmt: skip
+    with run.progress(len(cases), "runs") as show:
+        for place, (engine, workers, number) in enumerate(cases):
+            show(place, f"{engine}, {workers} workers")
+            key = {"stage": VALIDATION, "engine": engine, "workers": workers, "run": number}
             if not run.records.done(kind="real", **key):
-                run.records.write(kind="real", **key, **real(job, workers, plan.real_shards)._asdict())
+                found = real(task, engine, workers, plan.real_shards)
+                run.records.write(kind="real", **key, **found._asdict())
             if not run.records.done(kind="simulated", **key):
-                slowdown = record["slowdown"] if workers > 1 else 1.0
-                setting = Setting(workers, plan.real_shards, here(slowdown), 1, number, record["noise"])
-                found = simulated(job, setting, costs_of(record).drawn(record["errors"], number))
-                run.records.write(kind="simulated", **key, **found._asdict())
+                costs, machines, depth = on_this_machine(record, engine, workers, number)
+                setting = Setting(workers, plan.real_shards, machines, depth, number, record["noise"])
+                run.records.write(kind="simulated", **key, **simulated(task.job(), setting, costs)._asdict())
 
 
-def cluster(draws: Costs, call: float) -> tuple[Costs, Machines]:
+def on_this_machine(record: dict[str, Any], engine: str, workers: int, draw: int) -> tuple[Costs, Machines, int]:
+    """Return costs and machines of a run here, and how many steps of a worker are under way."""
+    costs = costs_of(record).drawn(record["errors"], draw)
+    if engine == "threads":
+        return costs, here(record["slowdown"] if workers > 1 else 1.0), 1
+    return by_ray(costs, record), Machines(link=None, cores=2), 2
+
+
+def by_ray(costs: Costs, record: dict[str, Any]) -> Costs:
+    """Return costs with those of Ray's calls."""
+    return replace(costs, call=record["ray"]["call"], serve=record["ray"]["serve"])
+
+
+def cluster(record: dict[str, Any], draw: int) -> tuple[Costs, Machines]:
     """Return costs and machines of a cluster: one worker or shard on each, 10 GbE, calls by Ray."""
-    return replace(draws, call=call, loop=0.0), Machines(link=Link(), cores=2)
+    errors = record["errors"] | dict.fromkeys(("call", "serve"), record["ray"]["error"])
+    return by_ray(costs_of(record), record).drawn(errors, draw), Machines(link=Link())
 
 
 def learn(plan: Plan, run: Run) -> None:
@@ -148,7 +175,7 @@ def learn(plan: Plan, run: Run) -> None:
                 key = {"stage": LEARNING, "kind": "learning", "workers": workers, "shards": shards, "draw": draw,
                        "policy": policy}  # fmt: skip
                 if not run.records.done(**key):
-                    costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
+                    costs, machines = cluster(record, draw)
                     setting = Setting(workers, shards, machines, 2, draw, record["noise"], policy)
                     found = simulated(job, setting, costs)
                     run.records.write(**key, **found._asdict())
@@ -167,7 +194,7 @@ def scale(plan: Plan, run: Run) -> None:
                        "draw": draw}  # fmt: skip
                 if run.records.done(**key):
                     continue
-                costs, machines = cluster(costs_of(record).drawn(record["errors"], draw), record["call"])
+                costs, machines = cluster(record, draw)
                 setting = Setting(workers, shards, machines, 2, draw, record["noise"])
                 run.records.write(**key, **_hollow(plan, record, classes, setting, costs)._asdict())
             show(place + 1, f"{classes:,} classes, {shards} shards, {workers} workers")

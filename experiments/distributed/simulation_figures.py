@@ -4,6 +4,7 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.distributed.learning_figures import ENGINES
 from experiments.distributed.simulation import LEARNING, SCALE, VALIDATION
 from experiments.frame.documents import as_markdown
 from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, save, series_style
@@ -20,11 +21,12 @@ INTRODUCTION = (
     "was timed on this machine, on one thread."
 )
 ASSUMPTIONS = (
-    "**What it takes for granted.** One worker or shard per machine, two cores each, as fast as this one. 10 GbE: 1.25 "
-    "GB per second and card, 50 µs until the first byte arrives, nobody else on it. A call takes its caller what Ray "
-    "publishes for its own machines (7,300 per second). Two steps under way per worker. Up to a hundred million "
-    "classes only time is simulated: the messages are those of the real classes, rows there are none, and the time of "
-    "a look-up is extrapolated from shards of some thousand rows.\n\n"
+    "**What it takes for granted.** One worker or shard per machine, one core of each, as fast as one of this machine; "
+    "a shard does one call after the other. 10 GbE: 1.25 GB per second and card, 50 µs until the first byte arrives, "
+    "nobody else on it. A call takes caller and server the processor time that Ray took for one here, with messages as "
+    "large. Two steps under way per worker. Up to a hundred million classes only time is simulated: the messages are "
+    "those of the real classes, rows there are none, and the time of a look-up is extrapolated from shards of some "
+    "thousand rows.\n\n"
     "**Error bars** run from the least to the most of several draws, of the costs within the uncertainty of their "
     "timings and of chance, and are widened on both sides by the largest error of the comparison with real runs. "
     "Machines that fail or hang, switches, and other users are not in them."
@@ -61,13 +63,15 @@ def simulation_documents(records: Records) -> dict[str, str]:
     return {"distributed_prediction": "\n\n".join(f"{as_markdown(table)}\n\n{table.caption}" for table in tables)}
 
 
-def compared_runs(records: Records) -> dict[int, dict[str, list[Record]]]:
-    """Return real and simulated runs by the number of workers."""
-    found: dict[int, dict[str, list[Record]]] = {}
+def compared_runs(records: Records) -> dict[tuple[str, int], dict[str, list[Record]]]:
+    """Return real and simulated runs by engine and number of workers, threads first."""
+    found: dict[tuple[str, int], dict[str, list[Record]]] = {}
     for kind in ("real", "simulated"):
         for record in records.select(stage=VALIDATION, kind=kind):
-            found.setdefault(record["workers"], {}).setdefault(kind, []).append(record)
-    return {workers: both for workers, both in sorted(found.items()) if len(both) == 2}
+            found.setdefault((record["engine"], record["workers"]), {}).setdefault(kind, []).append(record)
+    return {
+        key: found[key] for key in sorted(found, key=lambda key: (key[0] != "threads", key)) if len(found[key]) == 2
+    }
 
 
 def largest_error(records: Records, measure: str = "examples_per_second") -> float:
@@ -82,8 +86,8 @@ def largest_error(records: Records, measure: str = "examples_per_second") -> flo
 def validation_table(records: Records) -> Table | None:
     """Return measured beside simulated figures."""
     rows = []
-    for workers, both in compared_runs(records).items():
-        told: list[Any] = [whole(workers)]
+    for (engine, workers), both in compared_runs(records).items():
+        told: list[Any] = [ENGINES[engine], whole(workers)]
         for measure, said in (("examples_per_second", whole), ("staleness", number), ("accuracy", percent)):
             told += [said(mean(record[measure] for record in both[kind])) for kind in ("real", "simulated")]
         rows.append(told)
@@ -91,12 +95,12 @@ def validation_table(records: Records) -> Table | None:
         return None
     error = largest_error(records)
     caption = (
-        f"The same job by threads of this machine and in simulated time; at most {percent(error)} off in speed. Costs "
-        "were measured with one worker, so that the first row is no test of them."
+        f"The same job on this machine, by threads and by Ray, and in simulated time; at most {percent(error)} off in "
+        "speed. Costs were measured with one worker by threads, so that the first row is no test of them."
     )
-    columns = ["workers", "examples/s, measured", "simulated", "staleness, measured", "simulated",
+    columns = ["engine", "workers", "examples/s, measured", "simulated", "staleness, measured", "simulated",
                "accuracy, measured", "simulated"]  # fmt: skip
-    return Table(columns, rows, caption)
+    return Table(columns, rows, caption, "lrrrrrrr")
 
 
 def band(found: list[Record], measure: str, widened: float) -> Band:

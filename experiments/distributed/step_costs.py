@@ -24,10 +24,10 @@ LOOKED_UP = 32  # examples at a time while look-ups are timed
 class Costs:
     """Seconds, for batches of one size over layers of one width.
 
-    forward, backward: of the network below. loop: of all else that a worker does in a step. call: for handing one call
-    to an engine. merge, take: after the shards' sums, and after the trunk's new values, have come.
-    score, apply: of a shard's call, and per class in it. look_up: of finding candidates, and per row that is scanned
-    for an example. exchange: of the trunk's server.
+    forward, backward: of the network below. loop: of all else that a worker does in a step. call, serve: what an
+    engine takes of the caller and of the server for one call. merge, take: after the shards' sums, and after the
+    trunk's new values, have come. score, apply: of a shard's call, and per class in it. look_up: of finding candidates,
+    and per row that is scanned for an example. exchange: of the trunk's server.
     """
 
     forward: float
@@ -42,6 +42,7 @@ class Costs:
     features: int
     loop: float = 0.0
     call: float = 0.0
+    serve: float = 0.0
     merge: float = 0.0
     take: float = 0.0
 
@@ -102,7 +103,7 @@ def measured(
     }
     timed["backward"] = [max(1e-9, both - np.median(timed["forward"])) for both in timed["backward"]]
     found = {name: float(np.median(values)) for name, values in timed.items()}
-    errors = {name: _uncertainty(values) for name, values in timed.items()}
+    errors = {name: spread_of_logarithm(values) for name, values in timed.items()}
     of_shards, uncertain = _of_shards(job.head, forward.x, forward.targets, shards, repeats, rows)
     return Costs(**found, **of_shards, features=job.head.features), errors | uncertain
 
@@ -137,7 +138,7 @@ def _of_shards(
     scanned = LOOKED_UP * (sizes["rows scan"] - sizes["rows scan less"])
     found["look_up_row"] = max(0.0, (scans["scan"] - scans["scan less"]) / scanned)
     found["look_up"] = max(0.0, scans["scan less"] - found["look_up_row"] * LOOKED_UP * sizes["rows scan less"])
-    error = float(np.mean([_uncertainty(values) for values in times.values()]))
+    error = float(np.mean([spread_of_logarithm(values) for values in times.values()]))
     return found, dict.fromkeys(found, error)
 
 
@@ -159,6 +160,6 @@ def _timed_calls(
     return scored, applied
 
 
-def _uncertainty(values: list[float]) -> float:
+def spread_of_logarithm(values: list[float]) -> float:
     """Return how uncertain the median of some times is: the standard error of the logarithm's mean."""
     return float(np.std(np.log(np.maximum(values, 1e-12))) / max(1, len(values)) ** 0.5)

@@ -1,6 +1,7 @@
 """The demo's task as a job, with the same output layer for the plain loop and for workers."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyclass.distributed import HeadSettings, Job, ServerRule
@@ -8,6 +9,8 @@ from manyclass.distributed.job import JobText
 
 if TYPE_CHECKING:
     from experiments.demo.task import Identification
+
+ROOT = Path(__file__).parents[2]  # from which workers in other processes import this
 
 
 @dataclass(frozen=True, kw_only=True)

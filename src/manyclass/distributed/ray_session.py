@@ -51,7 +51,8 @@ def _connect(ray: Any, address: str | None, cpus: int) -> None:
     for attempt in range(1, TRIES + 1):
         try:
             if address is None:
-                ray.init(num_cpus=cpus, include_dashboard=False, object_store_memory=STORE, **quiet)
+                # "local": without it Ray takes any cluster of the same user that happens to run on this machine
+                ray.init(address="local", num_cpus=cpus, include_dashboard=False, object_store_memory=STORE, **quiet)
             else:
                 ray.init(address=address, **quiet)
             return

@@ -51,6 +51,14 @@ def test_work_waits_for_a_free_server() -> None:
     assert two.busy == 6.0
 
 
+def test_work_that_needs_two_things_waits_for_both() -> None:
+    cores, turn = Servers(2), Servers(1)
+    turn.take(0.0, 4.0)
+    assert cores.take(1.0, 2.0, turn) == (4.0, 6.0)
+    assert turn.take(0.0, 1.0) == (6.0, 7.0)
+    assert cores.take(0.0, 1.0) == (0.0, 1.0)  # the other core was free all the while
+
+
 def test_events_come_in_order_of_time_and_then_of_asking() -> None:
     events, seen = Events(0), list[tuple[str, float]]()
     for name, time in (("late", 2.0), ("first", 1.0), ("second", 1.0)):
@@ -167,7 +175,8 @@ def test_quantiles_of_staleness() -> None:
 
 def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
     plan = Plan(
-        steps=12, repeats=3, real_workers=(1, 2), real_runs=1, workers=(1, 3), learning_shards=(2,), shards=(1, 2),
+        steps=12, repeats=3, engines=("threads",), real_runs=1, real_workers=(1, 2),
+        workers=(1, 3), learning_shards=(2,), shards=(1, 2),
         classes=(1_000_000,), scale_steps=4, draws=2, task_classes=1000, tests=200, look_up_rows=(3_000, 9_000),
     )  # fmt: skip
     records = Records(tmp_path / "records.jsonl")
@@ -179,7 +188,7 @@ def test_the_stages_run_in_miniature_and_the_page_tells(tmp_path: Path) -> None:
     written = len(records.all())
     for stage in simulation_stages(run.options, plan):  # nothing is done twice
         stage.run(run)
-    assert len(records.all()) == written == 1 + 2 * 2 + 2 * 2 * 2 + 4 * 2
+    assert len(records.all()) == written == 1 + 2 * 2 + 3 * 2 * 2 + 4 * 2
     section = simulation_section(records, tmp_path / "figures")
     assert "prediction" in section.title
     tables = [part for part in section.parts if isinstance(part, Table)]
@@ -193,6 +202,8 @@ def test_error_bars_hold_what_was_seen(tmp_path: Path) -> None:
     records = Records(tmp_path / "records.jsonl")
     shown: dict[str, Any] = {"staleness": 1.0, "accuracy": 0.5, "late": 0.0}
     for kind, speed in (("real", 100.0), ("simulated", 80.0)):
-        records.write(stage="simulation_validation", kind=kind, workers=2, run=0, examples_per_second=speed, **shown)
+        records.write(
+            stage="simulation_validation", kind=kind, engine="ray", workers=2, run=0, examples_per_second=speed, **shown
+        )
     assert largest_error(records) == pytest.approx(0.2)
     assert largest_error(records, "accuracy") == 0
