@@ -33,6 +33,7 @@ from manyclass.distributed.messages import (
 )
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import as_table, without
+from manyclass.distributed.push_faults import fault_of_rows, fault_of_shape
 from manyclass.distributed.push_ledger import Sender
 from manyclass.distributed.push_log import PushLog
 from manyclass.distributed.settings import HeadSettings
@@ -43,7 +44,7 @@ from manyclass.distributed.shared_lock import SharedLock
 from manyclass.distributed.staleness import Staleness
 from manyclass.distributed.step_math import OwnLogits, SharedLogits
 from manyclass.distributed.worker_memory import Scored, WorkerMemory
-from manyclass.errors import InputError
+from manyclass.errors import ManyclassError
 
 
 class ParameterShard:
@@ -129,6 +130,8 @@ class ParameterShard:
         if scored is None:
             return self._forgotten(push.sender)
         assert isinstance(scored.part, SharedLogits)
+        self._refuse(push.sender, fault_of_shape(
+            "normalizers", self.number, push.log_normalizers, (len(scored.part.x),)))  # fmt: skip
         gradients = scored.part.gradients(push.log_normalizers, push.scale)
         return self._applied_part(push, scored, scored.rows, gradients)
 
@@ -138,12 +141,16 @@ class ParameterShard:
         if scored is None:
             return self._forgotten(push.sender)
         assert isinstance(scored.part, OwnLogits)
-        examples, width = push.gradients.shape
-        gradients = np.zeros(scored.part.logits.shape, np.float32)
+        logits, positives = scored.part.logits, scored.positives
+        table, places = as_table(positives.examples.astype(np.int64), positives.rows.astype(np.int64), len(logits))
+        width = logits.shape[1] - table.shape[1]
+        for fault in (
+            fault_of_shape("gradients", self.number, push.gradients, (len(logits), width)),
+            fault_of_shape("gradients of positives", self.number, push.positive_gradients, positives.rows.shape),
+        ):
+            self._refuse(push.sender, fault)
+        gradients = np.zeros(logits.shape, np.float32)
         gradients[:, :width] = push.gradients
-        _, places = as_table(
-            scored.positives.examples.astype(np.int64), scored.positives.rows.astype(np.int64), examples
-        )
         gradients[:, width:][places] = push.positive_gradients
         return self._applied_part(push, scored, scored.rows[scored.part.columns], gradients)
 
@@ -160,9 +167,6 @@ class ParameterShard:
         """Move rows by the gradients that a worker computed."""
         started = time.perf_counter()
         rows = push.rows.astype(np.int64)
-        if len(rows) and (rows[-1] >= len(self.rows.weight) or (rows[1:] <= rows[:-1]).any()):
-            raise InputError(f"rows of a push to shard {self.number} are not ascending numbers below "
-                             f"{len(self.rows.weight)}; was it meant for another shard?")  # fmt: skip
         answer = self._move(push.sender, push.version, rows, push.gradients, push.bias_gradients)
         self.stats.served(started, wire_bytes(push), wire_bytes(answer))
         return answer
@@ -233,14 +237,18 @@ class ParameterShard:
     ) -> Applied:
         """Apply a push once, however often it comes, and return what it is answered with.
 
-        With a log, neither the first answer nor a repeated one leaves before the push is on the disk.
+        With a log, neither the first answer nor a repeated one leaves before the push is on the disk. A push that does
+        not fit is refused before it gets there: a log that holds one could not be replayed.
         """
+        fault = fault_of_rows(self.number, self.rows, rows, gradients, bias_gradients)  # outside: others need not wait
         with self._lock.writing():
             log, written = self.log, 0
             staleness = max(0, self.rows.version - read_at)
             if repeated := self.rows.ledger.is_applied(sender):
                 answer = self._repeated(sender)
                 written = 0 if log is None else log.written
+            elif fault is not None:
+                raise fault
             else:
                 scale = self.staleness.scale(staleness)
                 if log is not None:  # before the rows move: what cannot be written down is not done
@@ -254,6 +262,13 @@ class ParameterShard:
             self.index.note_moved(rows)
             self.stats.moved(staleness)
         return answer
+
+    def _refuse(self, sender: Sender, fault: ManyclassError | None) -> None:
+        """Raise a fault; a worker that was given up hears that instead."""
+        if fault is not None:
+            with self._lock.reading():
+                self.rows.ledger.is_applied(sender)
+            raise fault
 
     def _copied(self, rows: Ids) -> tuple[Floats, Floats | None, int]:
         bias = self.rows.bias

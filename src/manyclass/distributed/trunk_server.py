@@ -7,9 +7,11 @@ import threading
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from manyclass.distributed.messages import Arrays as Arrays
 from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_bytes
+from manyclass.distributed.push_faults import fault_of_trunk
 from manyclass.distributed.push_ledger import PushLedger
 from manyclass.distributed.row_rules import ServerRule, move_all
 from manyclass.distributed.shard_stats import ShardStats
@@ -44,11 +46,16 @@ class TrunkServer:
         self._lock = threading.Lock()
 
     def exchange(self, asked: Exchange) -> TrunkValues:
-        """Apply a gradient, once however often it comes, and return the values if they are wanted."""
+        """Apply a gradient, once however often it comes, and return the values if they are wanted.
+
+        One that does not fit, or is not finite, is refused and changes nothing.
+        """
         with self._lock:
             staleness = 0
             if asked.gradients is not None and not self.ledger.is_applied(asked.sender):
-                self._check(asked.gradients)
+                fault = fault_of_trunk(self.values, self.buffers, asked.gradients, asked.buffers)
+                if fault is not None:
+                    raise fault
                 staleness = max(0, self.version - asked.version)
                 self._move(asked, self.staleness.scale(staleness))
                 self.stats.moved(staleness)
@@ -88,22 +95,20 @@ class TrunkServer:
                 self.states[name] = np.array(arrays[f"state.{name}"], np.float32)
         self.version, self.ledger = int(meta["version"]), PushLedger.from_json(meta["ledger"])
 
-    def _check(self, gradients: dict[str, Floats]) -> None:
-        for name, part in gradients.items():
-            if name not in self.values or part.shape != self.values[name].shape:
-                raise InputError(
-                    f"a gradient of {name!r}, {part.shape}, fits no parameter of the trunk; give workers the same model"
-                )
-
     def _move(self, asked: Exchange, scale: float) -> None:
         assert asked.gradients is not None
         rule = self.rule.at(self.version, scale, rows=False)
         for name, gradient in asked.gradients.items():
             move_all(rule, self.values[name], self.states[name], np.ascontiguousarray(gradient, np.float32))
         for name, given in asked.buffers.items():
-            if np.issubdtype(given.dtype, np.integer):
-                self.buffers[name] = np.asarray(np.maximum(self.buffers[name], given))
-            else:
-                self.buffers[name] = self.buffers[name] + self.buffer_share * (given - self.buffers[name])
+            self.buffers[name] = _pulled(self.buffers[name], given, self.buffer_share)
         self.ledger.note(asked.sender)
         self.version += 1
+
+
+def _pulled(own: npt.NDArray[Any], given: npt.NDArray[Any], share: float) -> npt.NDArray[Any]:
+    """Return a buffer after a worker's has pulled it; what is equal stays, masks of infinities for instance."""
+    if not np.issubdtype(given.dtype, np.inexact):
+        return np.asarray(np.maximum(own, given))
+    with np.errstate(invalid="ignore"):
+        return np.where(own == given, own, own + share * (given - own)).astype(own.dtype)

@@ -156,8 +156,9 @@ class Pipeline:
     def __init__(self, worker: Worker, depth: int = 2) -> None:
         self.worker, self.depth = worker, check_count("pipeline", depth)
         if depth > KEPT:  # shards would forget steps before they are applied, and drop their pushes
-            raise ConfigError(f"pipeline={depth} is more than {KEPT}, the steps that a shard keeps for a worker; give at "
-                              f"most {KEPT}")  # fmt: skip
+            raise ConfigError(
+                f"pipeline={depth} is more than {KEPT}, the steps that shards keep of a worker; give less"
+            )
         self._running: dict[int, Stepping] = {}
 
     @property
