@@ -1,5 +1,6 @@
 """How a server moves its parameters by a gradient: SGD with momentum, or Adagrad, as the row optimizers do."""
 
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
@@ -62,6 +63,16 @@ class ServerRule:
             weight_decay=self.weight_decay,
             scale=scale,
         )
+
+    def continues(self, saved: "ServerRule", whose: str) -> bool:
+        """Return whether states that were saved under a rule are of use to this one; if not, says that they begin anew.
+
+        One kind's momentum is no other kind's sum of squares: taken for it, parameters become NaN.
+        """
+        if saved.kind != self.kind:
+            warnings.warn(f"{whose}, saved under {saved.kind!r}, goes on under {self.kind!r}: the optimizer's states "
+                          "begin anew", RuntimeWarning, stacklevel=3)  # fmt: skip
+        return saved.kind == self.kind
 
     def new_state(self, values: Floats, *, rows: bool) -> Floats | None:
         """Return the state beside these parameters, zeros that take memory only where they are touched; or none."""

@@ -80,10 +80,13 @@ class ShardRows:
         return self._with(lambda part: part.copy(), ledger=PushLedger.from_json(self.ledger.to_json()))
 
     def under(self, rule: ServerRule) -> "ShardRows":
-        """Return these rows under another rule: states that it lacks begin anew, those it does not use are dropped."""
+        """Return these rows under another rule: states that it lacks begin anew, those it does not use are dropped.
+
+        Under another kind of rule all of them begin anew, with a warning.
+        """
         if rule == self.rule:
             return self
-        keeps = rule.kind == self.rule.kind
+        keeps = rule.continues(self.rule, f"the shard from position {self.first} on")
         fresh = ShardRows.of(rule, self.first, self.weight, self.bias)
         for name in ("weight_state", "bias_state"):
             if keeps and getattr(fresh, name) is not None and getattr(self, name) is not None:

@@ -81,7 +81,10 @@ class TrunkServer:
             return {"version": self.version, "ledger": self.ledger.to_json(), "rule": self.rule.to_json()}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """Take over what `saved` gave; a trunk of another shape is refused before anything changes."""
+        """Take over what `saved` gave; a trunk of another shape is refused before anything changes.
+
+        States of another kind of rule than this one's begin anew, with a warning.
+        """
         for name, part in self.values.items():
             found = arrays.get(f"value.{name}")
             if found is None or found.shape != part.shape:
@@ -90,9 +93,13 @@ class TrunkServer:
                                  "checkpoints or another folder")  # fmt: skip
         self.values = {name: np.array(arrays[f"value.{name}"], np.float32) for name in self.values}
         self.buffers = {name: np.array(arrays.get(f"buffer.{name}", part)) for name, part in self.buffers.items()}
-        for name, state in self.states.items():
-            if state is not None and f"state.{name}" in arrays:
-                self.states[name] = np.array(arrays[f"state.{name}"], np.float32)
+        self.states = {name: self.rule.new_state(part, rows=False) for name, part in self.values.items()}
+        if self.rule.continues(ServerRule.from_json(meta["rule"]), "the trunk"):
+            self.states |= {
+                name: np.array(arrays[f"state.{name}"], np.float32)
+                for name, state in self.states.items()
+                if state is not None and f"state.{name}" in arrays
+            }
         self.version, self.ledger = int(meta["version"]), PushLedger.from_json(meta["ledger"])
 
     def _move(self, asked: Exchange, scale: float) -> None:
