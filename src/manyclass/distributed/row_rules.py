@@ -1,6 +1,5 @@
 """How a server moves its parameters by a gradient: SGD with momentum, or Adagrad, as the row optimizers do."""
 
-import warnings
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Self
 
@@ -64,14 +63,11 @@ class ServerRule:
             scale=scale,
         )
 
-    def continues(self, saved: "ServerRule", whose: str) -> bool:
-        """Return whether states that were saved under a rule are of use to this one; if not, says that they begin anew.
+    def continues(self, saved: "ServerRule") -> bool:
+        """Return whether states that were saved under a rule are of use to this one.
 
         One kind's momentum is no other kind's sum of squares: taken for it, parameters become NaN.
         """
-        if saved.kind != self.kind:
-            warnings.warn(f"{whose}, saved under {saved.kind!r}, goes on under {self.kind!r}: the optimizer's states "
-                          "begin anew", RuntimeWarning, stacklevel=3)  # fmt: skip
         return saved.kind == self.kind
 
     def new_state(self, values: Floats, *, rows: bool) -> Floats | None:

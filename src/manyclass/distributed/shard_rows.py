@@ -82,11 +82,11 @@ class ShardRows:
     def under(self, rule: ServerRule) -> "ShardRows":
         """Return these rows under another rule: states that it lacks begin anew, those it does not use are dropped.
 
-        Under another kind of rule all of them begin anew, with a warning.
+        Under another kind of rule all of them begin anew.
         """
         if rule == self.rule:
             return self
-        keeps = rule.continues(self.rule, f"the shard from position {self.first} on")
+        keeps = rule.continues(self.rule)
         fresh = ShardRows.of(rule, self.first, self.weight, self.bias)
         for name in ("weight_state", "bias_state"):
             if keeps and getattr(fresh, name) is not None and getattr(self, name) is not None:

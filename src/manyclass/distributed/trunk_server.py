@@ -4,6 +4,7 @@ Parameters go by their names, as arrays: no torch here either.
 """
 
 import threading
+import warnings
 from typing import Any
 
 import numpy as np
@@ -94,7 +95,10 @@ class TrunkServer:
         self.values = {name: np.array(arrays[f"value.{name}"], np.float32) for name in self.values}
         self.buffers = {name: np.array(arrays.get(f"buffer.{name}", part)) for name, part in self.buffers.items()}
         self.states = {name: self.rule.new_state(part, rows=False) for name, part in self.values.items()}
-        if self.rule.continues(ServerRule.from_json(meta["rule"]), "the trunk"):
+        if not self.rule.continues(saved := ServerRule.from_json(meta["rule"])):
+            warnings.warn(f"the trunk, saved under {saved.kind!r}, goes on under {self.rule.kind!r}: the optimizer's "
+                          "states begin anew", RuntimeWarning, stacklevel=2)  # fmt: skip
+        else:
             self.states |= {
                 name: np.array(arrays[f"state.{name}"], np.float32)
                 for name, state in self.states.items()
