@@ -81,11 +81,11 @@ def _of_bytes(records: Records) -> list[Goal]:
 
 def _of_faults(records: Records) -> list[Goal]:
     found = []
-    pauses = [record["pause_seconds"] for record in records.select(kind="recovery")]
-    if pauses:
-        size = records.select(kind="recovery")[0]["gigabytes"]
-        found.append(Goal(f"from a killed shard ({number(size)} GB) to the next applied push", "told",
-                          f"{number(median(pauses))} s", None))  # fmt: skip
+    kills = records.select(kind="recovery")
+    if kills:
+        push, step = (median(record[field] for record in kills) for field in ("pause_seconds", "step_pause_seconds"))
+        found.append(Goal(f"from a killed shard ({number(kills[0]['gigabytes'])} GB) to the next applied push", "told",
+                          f"{number(push)} s; to the next step with a look-up {number(step)} s", None))  # fmt: skip
     verdicts = records.select(kind="chaos")
     if verdicts:
         pushes = sum(record["acknowledged"] for record in verdicts)

@@ -9,15 +9,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from experiments.distributed.chaos import ChaosPlan, run_chaos
-from experiments.distributed.learning import ROOT
 from experiments.distributed.nemesis import Nemesis
-from experiments.distributed.task import TaskSizes
+from experiments.distributed.task import ROOT, TaskSizes
 from experiments.frame.stages import Run
 from manyclass.distributed import HeadSettings, ServerRule
+from manyclass.distributed.activations_transport import ActivationsTransport
+from manyclass.distributed.messages import Outcome, Push
 from manyclass.distributed.placement import Placement
+from manyclass.distributed.positives import Targets
 from manyclass.distributed.ray_session import ray_session
 from manyclass.distributed.run_options import RunOptions
+from manyclass.distributed.run_result import RunResult
+from manyclass.distributed.transport import Call, Identity, carried_out
+from manyclass.training.progress import Show
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,12 +37,12 @@ class KilledShard:
 
 
 def pause_after_kill(sizes: KilledShard, run: Run) -> None:
-    """Kill a shard again and again, and record how long it takes until the next push is applied."""
+    """Kill a shard again and again, and record how long it takes until the next push, and the next step, is applied."""
     done = len(run.records.select(stage="recovery", kind="recovery"))
     if done >= sizes.times:
         return
     os.environ["PYTHONPATH"] = str(ROOT)
-    settings = HeadSettings(classes=sizes.classes, features=sizes.features, rule=ServerRule(lr=0.1))
+    settings = HeadSettings(classes=sizes.classes, features=sizes.features, rule=ServerRule(lr=0.1), mined_every=1)
     placement = Placement(sizes.classes, 1)
     with tempfile.TemporaryDirectory(dir=run.cache) as folder, ray_session(None, 4) as ray:
         from manyclass.distributed.ray_caller import RayCaller
@@ -48,59 +55,86 @@ def pause_after_kill(sizes: KilledShard, run: Run) -> None:
         with run.progress(sizes.times, "kills") as show:
             for number in range(done, sizes.times):
                 show(number, "")
-                found = _killed(ray, shard, caller, number, sizes)
+                user = _ShardUser(caller, settings, placement, number + 1)
+                before, step_before = min(user.push() for _ in range(3)), min(user.step() for _ in range(3))
+                os.kill(ray.get(shard.report.remote())["process"], signal.SIGKILL)
+                killed = time.perf_counter()
+                user.push()
+                pause = time.perf_counter() - killed
+                user.step()
                 run.records.write(stage="recovery", kind="recovery", number=number, classes=sizes.classes,
                                   features=sizes.features, gigabytes=4e-9 * sizes.classes * (sizes.features + 1),
-                                  **found)  # fmt: skip
+                                  push_seconds=before, step_seconds=step_before, pause_seconds=pause,
+                                  step_pause_seconds=time.perf_counter() - killed)  # fmt: skip
 
 
-def _killed(ray: Any, shard: Any, caller: Any, number: int, sizes: KilledShard) -> dict[str, float]:
-    """Return seconds of a push before, and from the kill to the end of the first push after."""
-    import numpy as np
+class _ShardUser:
+    """Pushes to one shard as workers do: a few rows' gradients, and whole steps, for which candidates are looked up."""
 
-    from manyclass.distributed.messages import Push
-    from manyclass.distributed.push_ledger import Sender
-    from manyclass.distributed.transport import Call
+    def __init__(self, caller: Any, settings: HeadSettings, placement: Placement, incarnation: int) -> None:
+        self.caller, self.settings, self.identity = caller, settings, Identity(0, incarnation)
+        self.transport = ActivationsTransport(settings, placement, self.identity)
+        self.chance = np.random.default_rng(incarnation)
 
-    def push(sequence: int) -> float:
-        rows, gradients = np.arange(300, dtype=np.uint32), np.zeros((300, sizes.features), np.float32)
-        message = Push(Sender(0, number + 1, sequence), 0, rows, gradients, np.zeros(300, np.float32))
+    def push(self) -> float:
+        """Return the seconds of a push, which must be applied."""
+        rows, width = np.arange(300, dtype=np.uint32), self.settings.features
+        gradients, biases = np.zeros((300, width), np.float32), np.zeros(300, np.float32)
         started = time.perf_counter()
-        caller.answers(caller.start([Call(0, "push", message)]))
+        answer = self._answers([Call(0, "push", Push(self.identity.sender(0), 0, rows, gradients, biases))])[0]
+        assert answer.outcome is Outcome.APPLIED, answer
         return time.perf_counter() - started
 
-    before = min(push(sequence) for sequence in range(3))
-    os.kill(ray.get(shard.report.remote())["process"], signal.SIGKILL)
-    return {"push_seconds": before, "pause_seconds": push(3)}
+    def step(self) -> float:
+        """Return the seconds of a step over a batch of 32, which must be applied."""
+        x = self.chance.normal(size=(32, self.settings.features)).astype(np.float32)
+        targets = Targets(self.chance.integers(self.settings.classes, size=32), self.settings.classes)
+        started = time.perf_counter()
+        outcome = carried_out(self.transport.step(x, targets), lambda call: self._answers([call])[0])
+        assert len(outcome.staleness) == 1, outcome  # of the one push that was applied
+        return time.perf_counter() - started
+
+    def _answers(self, calls: list[Call]) -> list[Any]:
+        found: list[Any] = self.caller.answers(self.caller.start(calls))
+        return found
 
 
 def learning_through_faults(sizes: TaskSizes, faults: int, run: Run) -> None:
-    """Train on Ray twice, undisturbed and with killed shards and workers, and record both curves."""
-    from manyclass.distributed.ray_engine import RayEngine
-
+    """Train on Ray twice, undisturbed and with killed and paused shards and workers, and record both curves."""
     os.environ["PYTHONPATH"] = str(ROOT)
     for kind in ("calm", "faults"):
         if run.records.done(stage="faults", kind="curve", run=kind):
             continue
-        text, processes = sizes.text(), dict[str, list[int]]()
         with tempfile.TemporaryDirectory(dir=run.cache) as folder, run.progress(sizes.steps, "batches") as show:
-
-            def seen(summary: Any, show: Any = show, processes: Any = processes) -> None:
-                processes["shard"] = [report["process"] for report in summary.shards]
-                show(summary.steps, "")
-
             options = RunOptions(workers=2, folder=Path(folder), checkpoint_every=2.0, lease=5.0,
                                  evaluate_every=max(1, sizes.steps // 10))  # fmt: skip
-            engine = RayEngine(text, text.job(), options, seen)
-            wanted = faults if kind == "faults" else 0
-            nemesis = Nemesis(processes.copy, every=6.0, faults=wanted, seed=1)
-            with nemesis:
-                result = engine.run()
+            nemesis, result = _trained(sizes, options, faults if kind == "faults" else 0, show)
         run.records.write(
             stage="faults", kind="curve", run=kind, curve=[[point.steps * sizes.batch, point.accuracy] for point in
             result.curve], accuracy=result.accuracy, done=dict(nemesis.done), forgotten=result.summary.forgotten,
             seconds=result.curve[-1].seconds, classes=sizes.classes,
         )  # fmt: skip
+
+
+def _trained(sizes: TaskSizes, options: RunOptions, faults: int, show: Show) -> tuple[Nemesis, RunResult]:
+    """Train on a cluster of its own while so many faults happen."""
+    text, processes = sizes.text(), dict[str, list[int]]()
+    job = text.job()
+    placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
+    with ray_session(None, options.shards + options.workers + 2) as ray:
+        from manyclass.distributed.ray_engine import RayRun
+
+        engine = RayRun(ray, text, job, options, placement, lambda _: None)
+
+        def seen(summary: Any) -> None:
+            processes["shard"] = [report["process"] for report in summary.shards]
+            known = engine.ask(engine.coordinator.processes)
+            processes["worker"] = [process for _, process in known.values()]
+            show(summary.steps, "")
+
+        engine.watch = seen
+        with Nemesis(processes.copy, every=4.0, faults=faults, seed=1) as nemesis:
+            return nemesis, engine.finish()
 
 
 def counted_exactly(plan: ChaosPlan, run: Run) -> None:

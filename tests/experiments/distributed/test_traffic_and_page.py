@@ -58,7 +58,7 @@ def test_the_page_tells_what_there_is(parts: tuple[str, ...], tmp_path: Path) ->
             records.write(
                 stage="faults", kind="curve", run=kind, curve=[[100, 0.1], [200, 0.3]], done={"kill shard": 2}
             )
-        records.write(stage="recovery", kind="recovery", gigabytes=1.0, pause_seconds=4.2)
+        records.write(stage="recovery", kind="recovery", gigabytes=1.0, pause_seconds=4.2, step_pause_seconds=7.5)
     if "chaos" in parts:
         records.write(stage="chaos", kind="chaos", durability="log", **VERDICT)
     page = write_page(EXPERIMENT.page(records, tmp_path / "figures"), tmp_path).read_text(encoding="utf-8")
