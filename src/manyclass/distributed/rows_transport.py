@@ -38,15 +38,7 @@ class RowsTransport:
         self.settings, self.placement, self.identity, self.threads = settings, placement, identity, threads
         shape = settings.classes, settings.features
         bias = np.zeros(settings.classes, np.float32) if settings.bias else None
-        self.index = ShardIndex(
-            np.zeros(shape, np.float32),
-            bias,
-            settings.config,
-            candidates=settings.mined_candidates if settings.shared else settings.candidates,
-            period=settings.refresh_steps,
-            limit=settings.refresh_limit,
-            threads=threads,
-        )
+        self.index = ShardIndex(settings, np.zeros(shape, np.float32), bias, threads)
         self._steps = 0
 
     def prepare(self) -> Generator[list[Call], list[Any], None]:
@@ -72,7 +64,8 @@ class RowsTransport:
         )
         weight = np.concatenate([answer.weight for answer in pulled])
         bias = np.concatenate([a.bias for a in pulled if a.bias is not None]) if self.settings.bias else None
-        self._renew(wanted, turn, weight, bias)
+        self.index.store(wanted, weight, bias)
+        self.index.rehash(turn)
         places = np.searchsorted(wanted, chosen)
         rows, biases = weight[places], None if bias is None else bias[places]
         found = self._gradients(x, targets, positives, chosen, log_weights, own, rows, biases, outcome)
@@ -149,9 +142,3 @@ class RowsTransport:
             push = Push(sender, pulled[shard].version, local, gradients, sums if self.settings.bias else None)
             calls.append(Call(shard, "push", push))
         return calls
-
-    def _renew(self, wanted: Ids, turn: Ids, weight: Floats, bias: Floats | None) -> None:
-        """Hash what was pulled anew: the rows whose turn it is, and others up to the limit."""
-        others = np.setdiff1d(wanted, turn)[: max(0, self.settings.refresh_limit - len(turn))]
-        places = np.searchsorted(wanted, np.concatenate([turn, others]))
-        self.index.store(wanted[places], weight[places], None if bias is None else bias[places])

@@ -13,6 +13,7 @@ import numpy as np
 
 from manyclass._validation import Ids
 from manyclass.distributed.class_choice import tail_seed, with_tail
+from manyclass.distributed.exact_search import best_rows
 from manyclass.distributed.messages import (
     NO_ROW,
     Applied,
@@ -37,7 +38,7 @@ from manyclass.distributed.push_faults import fault_of_rows, fault_of_shape
 from manyclass.distributed.push_ledger import Sender
 from manyclass.distributed.push_log import PushLog
 from manyclass.distributed.settings import HeadSettings
-from manyclass.distributed.shard_index import ShardIndex, best_rows
+from manyclass.distributed.shard_index import ShardIndex
 from manyclass.distributed.shard_rows import ShardRows
 from manyclass.distributed.shard_stats import ShardStats
 from manyclass.distributed.shared_lock import SharedLock
@@ -70,15 +71,7 @@ class ParameterShard:
         self.staleness = staleness or Staleness()
         self.log = log
         self.stats = ShardStats()
-        self.index = ShardIndex(
-            self.rows.weight,
-            self.rows.bias,
-            settings.config,
-            candidates=settings.mined_candidates if settings.shared else settings.candidates,
-            period=settings.refresh_steps,
-            limit=settings.refresh_limit,
-            threads=threads,
-        )
+        self.index = ShardIndex(settings, self.rows.weight, self.rows.bias, threads)
         self._lock = SharedLock()
         self._memory = WorkerMemory()
 
@@ -259,7 +252,7 @@ class ParameterShard:
         if log is not None:  # outside of the lock: pushes of many workers share one trip to the disk
             log.wait_for(written)
         if not repeated:
-            self.index.note_moved(rows)
+            self.index.note_moved(rows, gradients)
             self.stats.moved(staleness)
         return answer
 
