@@ -1,8 +1,10 @@
 """Downpour on Ray: shards, trunk and coordinator are actors, workers are actors; the same on a laptop and a cluster."""
 
+import contextlib
 import dataclasses
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,13 @@ from manyclass.distributed.placement import Placement
 from manyclass.distributed.ray_session import check_reachable, check_version, ray_session
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.run_result import Point, RunResult
-from manyclass.errors import ConfigError, ManyclassError
+from manyclass.errors import ConfigError, FileError, ManyclassError
 
-LOOK_EVERY = 0.5  # seconds between two looks at the run
+LOOK_EVERY, LAST_LOOK = 0.5, 10.0  # seconds between two looks at the run, and that the last one waits for all shards
 SERVING = 8  # calls that a shard works on at a time; the rest waits in its queue
+PENDING = 64  # calls of one process that wait for a server: more than a worker has under way
 MOST_FAILURES = 20  # of one worker, with no batch finished in between: the job is broken, not a machine
+MOST_WAITS = 3  # of one worker for a server that does not come back, a deadline each
 
 
 class RayEngine:
@@ -34,6 +38,9 @@ class RayEngine:
         check_version()
         if options.address is not None:
             check_reachable(options.address)
+        from manyclass.distributed.dry_run import check_job
+
+        check_job(job)
         self.text, self.job, self.options, self.watch = text, job, options, watch
         self.placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
 
@@ -42,8 +49,18 @@ class RayEngine:
         with tempfile.TemporaryDirectory(prefix="manyclass-") as temporary:
             folder = Path(temporary) if self.options.folder is None else Path(self.options.folder).absolute()
             options = dataclasses.replace(self.options, folder=folder)
-            with ray_session(options.address, options.shards + options.workers + 2) as ray:
+            with ray_session(options.address, options.cpus + 2) as ray:
+                check_places(ray.cluster_resources().get("CPU", 0), options)
                 return RayRun(ray, self.text, self.job, options, self.placement, self.watch).finish()
+
+
+def check_places(places: float, options: RunOptions) -> None:
+    """Raise a ConfigError where a cluster has not enough CPUs: Ray would wait for machines that nobody adds."""
+    if places < options.cpus:
+        raise ConfigError(
+            f"shards={options.shards} with shard_threads={options.shard_threads} and workers={options.workers} take "
+            f"{options.cpus} CPUs, the cluster has {places:g}; give fewer, or add machines"
+        )
 
 
 class RayRun:
@@ -73,10 +90,12 @@ class RayRun:
         manifest = self.folder.manifest()  # refuses the folder of another job before anything starts
         self.model = job.trunk()
         values, buffers = trunk_arrays(self.model)
-        again = {"max_restarts": -1, "num_cpus": 1, "scheduling_strategy": "SPREAD"}
-        made = ray.remote(**again, max_concurrency=SERVING)(shard_class or ray_servers.ShardServer)
+        serving = {"max_restarts": -1, "max_concurrency": SERVING, "max_pending_calls": PENDING}
+        made = ray.remote(**serving, num_cpus=options.shard_threads, scheduling_strategy="SPREAD")(
+            shard_class or ray_servers.ShardServer
+        )
         self.shards = [made.remote(job.head, placement, number, options) for number in range(options.shards)]
-        trunk_class = ray.remote(max_restarts=-1, num_cpus=0, max_concurrency=SERVING)(ray_servers.TrunkActor)
+        trunk_class = ray.remote(**serving, num_cpus=0)(ray_servers.TrunkActor)
         self.trunk = trunk_class.remote(values, buffers, job.head, placement, job.trunk_rule, options)
         here = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             ray.get_runtime_context().get_node_id(), soft=False
@@ -88,16 +107,16 @@ class RayRun:
         self.coordinator = coordinator_class.remote(job.steps, options, self.folder.new_epoch(), saved)
         self.worker_class = worker_class
         self.workers: dict[Any, tuple[int, Any]] = {}  # by what stands for the end of their work
-        self.failures: dict[int, int] = {}
-        self._fences: dict[int, Fence] = {}
-        self._processes: dict[int, int] = {}
+        self.failures: Counter[tuple[int, bool]] = Counter()  # by worker, and whether it waited in vain
+        self._fences: list[Fence] = []
+        self._reports: dict[Any, Any] = {}  # by what stands for the answer of a server: the server
         self._saving: list[Any] = []
         self._progress: dict[str, Any] = {}
 
     def finish(self) -> RunResult:
         """Work until all batches are finished, and return what came of it."""
-        for shard in self.shards:  # they are there, or say why not
-            self.ask(shard.report)
+        for server in (*self.shards, self.trunk):  # they are there, or say why not
+            self.ask(server.report, name="the trunk's server" if server is self.trunk else "a shard")
         for number in range(self.options.workers):
             self._start_worker(number)
         curve: list[Point] = []
@@ -105,14 +124,18 @@ class RayRun:
         self._look_on(curve, began)
         seconds = time.monotonic() - began
         self._save_now()
-        summary = self._summary(self.ask(self.coordinator.look)[3])
+        finished, _, _, summary = self.ask(self.coordinator.look)
+        self._reports.clear()  # they are older than the last push
+        summary = self._summary(summary, LAST_LOOK)
         if self.job.test is not None:
-            curve.append(Point(summary.steps, seconds, self._accuracy()))
+            curve.append(Point(finished, seconds, self._accuracy()))
         self.watch(summary)
         enough = self.job.learned is None or (bool(curve) and curve[-1].accuracy >= self.job.learned)
         return RunResult(summary, curve, enough)
 
     def _look_on(self, curve: list[Point], began: float) -> None:
+        from manyclass.distributed import ray_caller
+
         every, next_save = self.options.evaluate_every, time.monotonic() + self.options.checkpoint_every
         due, before = every or 0, 0
         while True:
@@ -120,17 +143,17 @@ class RayRun:
             ended, _ = self.ray.wait(list(self.workers), timeout=LOOK_EVERY) if self.workers else ([], None)
             for end in ended:
                 self._worker_ended(end)
-            finished, over, fences, summary = self.ask(self.coordinator.look)
+            finished, over, self._fences, summary = self.ask(self.coordinator.look)
             if finished > before:
                 before = finished
                 self.failures.clear()
-            self._fence(fences)
             self.watch(self._summary(summary))
             if over:
                 return
             if every and self.job.test is not None and finished >= due:
                 due = (finished // every + 1) * every
-                curve.append(Point(finished, time.monotonic() - began, self._accuracy()))
+                with contextlib.suppress(ray_caller.UnavailableError):  # a curve may miss a point, the job goes on
+                    curve.append(Point(finished, time.monotonic() - began, self._accuracy()))
             if time.monotonic() > next_save and self._save_beside():
                 next_save = time.monotonic() + self.options.checkpoint_every
 
@@ -143,48 +166,48 @@ class RayRun:
 
     def _worker_ended(self, end: Any) -> None:
         """A worker is done, or died: then its pushes are refused from now on, and another takes its place."""
+        from manyclass.distributed.ray_caller import UnavailableError
+
         number, _ = self.workers.pop(end)
         try:
             self.ray.get(end)
             return
         except self.ray.exceptions.RayTaskError as error:
-            cause = getattr(error, "cause", None)
-            if isinstance(cause, ManyclassError):  # a broken job, a loss that is not finite: nobody could do better
-                raise cause from None
-            failure: Exception = error
+            failure = getattr(error, "cause", None) or error
         except self.ray.exceptions.RayError as error:
             failure = error
-        self.failures[number] = self.failures.get(number, 0) + 1
-        if self.failures[number] > MOST_FAILURES:
-            raise ManyclassError(f"worker {number} failed {MOST_FAILURES} times, last with: {failure}")
+        in_vain = isinstance(failure, UnavailableError)  # for a server that was gone, and may be back by now
+        if isinstance(failure, ManyclassError) and not in_vain:
+            raise failure from None  # a broken job, a loss that is not finite: nobody could do better
+        self.failures[number, in_vain] += 1
+        if self.failures[number, in_vain] > (MOST_WAITS if in_vain else MOST_FAILURES):
+            said = [line for line in str(failure).splitlines() if line.strip()] or [""]
+            raise ManyclassError(f"worker {number} failed {self.failures[number, in_vain]} times while no batch was "
+                                 f"finished, last with {type(failure).__name__}: {said[0]}")  # fmt: skip
         self.ask(self.coordinator.give_up, number)
         self._start_worker(number)
 
-    def _fence(self, fences: list[Fence]) -> None:
-        """Tell all servers what they were not told; nobody waits for one that is restarting: it is told when back."""
-        for fence in fences:
-            if self._fences.get(fence.worker) == fence:
-                continue
-            self._fences[fence.worker] = fence
-            for server in (*self.shards, self.trunk):
-                server.fence.remote(fence)
+    def _summary(self, summary: Summary, patience: float = LOOK_EVERY) -> Summary:
+        """Return a summary with the reports of those shards that answer soon, and tell all servers of all fences.
 
-    def _summary(self, summary: Summary) -> Summary:
-        """Return a summary with the reports of those shards that answer at once."""
-        asked = [shard.report.remote() for shard in self.shards]
-        ready, _ = self.ray.wait(asked, num_returns=len(asked), timeout=LOOK_EVERY)
+        Each has one report under way: a server that is restarting gets no queue of them.
+        """
+        asked = set(self._reports.values())
+        for server in (*self.shards, self.trunk):
+            if server not in asked:
+                self._reports[server.report.remote(self._fences)] = server
+        ready, _ = self.ray.wait(list(self._reports), num_returns=len(self._reports), timeout=patience)
         reports = []
         for answer in ready:
+            server = self._reports.pop(answer)
             try:
-                reports.append(self.ray.get(answer))
+                found = self.ray.get(answer)
+            except self.ray.exceptions.RayTaskError as error:  # it has started again, and cannot go on
+                raise getattr(error, "cause", None) or error from None
             except self.ray.exceptions.RayError:
                 continue  # it is being restarted
-        for report in reports:
-            number, process = report["shard"], report["process"]
-            if self._processes.setdefault(number, process) != process:  # restarted: it may not know of these
-                self._processes[number] = process
-                for fence in self._fences.values():
-                    self.shards[number].fence.remote(fence)
+            if server is not self.trunk:
+                reports.append(found)
         return dataclasses.replace(summary, shards=sorted(reports, key=lambda report: report["shard"]))
 
     def _save_beside(self) -> bool:
@@ -203,8 +226,12 @@ class RayRun:
         saving, self._saving = self._saving, []
         try:
             self.ray.get(saving)
+        except self.ray.exceptions.RayTaskError as error:  # a full disk does not empty itself
+            cause = getattr(error, "cause", None) or error
+            raise FileError(f"a checkpoint cannot be written ({cause}); the same command goes on from the one before "
+                            "when that is mended") from None  # fmt: skip
         except self.ray.exceptions.RayError as error:
-            failure: Exception = error  # a server died meanwhile, an answer was lost, the disk is full
+            failure: Exception = error  # a server died meanwhile, an answer was lost
             return failure
         self.folder.write_manifest(self._progress)
         return None
@@ -224,11 +251,11 @@ class RayRun:
                                      f"({failure}); the same command goes on from the one before")  # fmt: skip
             time.sleep(LOOK_EVERY)
 
-    def ask(self, method: Any, *arguments: Any) -> Any:
-        """Return what an actor answers to a call that may be made again."""
+    def ask(self, method: Any, *arguments: Any, name: str = "the coordinator") -> Any:
+        """Return what an actor answers to a call that may be made again. name: of the actor, for messages."""
         from manyclass.distributed.ray_caller import asked
 
-        return asked(lambda: method.remote(*arguments), "the coordinator", self.options.deadline)
+        return asked(lambda: method.remote(*arguments), name, self.options.deadline)
 
     def _accuracy(self) -> float:
         from manyclass.distributed.ray_caller import RayCaller

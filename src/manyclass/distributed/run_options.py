@@ -46,6 +46,11 @@ class RunOptions:
     threads: int = 1
     shard_threads: int = 1
 
+    @property
+    def cpus(self) -> int:
+        """The CPUs of a cluster that shards and workers take."""
+        return self.shards * self.shard_threads + self.workers
+
     def __post_init__(self) -> None:
         for name in ("shards", "workers", "trunk_every", "threads", "shard_threads"):
             check_count(name, getattr(self, name))
