@@ -1,11 +1,16 @@
 """A worker in a Ray actor: it runs the text of the job, joins, and works until all is done or it is given up."""
 
+import contextlib
 import os
 import socket
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+from ray.exceptions import RayError
+
 from manyclass.distributed.coordinator import Assignment
-from manyclass.distributed.job import JobText
+from manyclass.distributed.job import Job, JobText
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.push_ledger import FencedError
 from manyclass.distributed.ray_caller import RayCaller, asked
@@ -13,35 +18,46 @@ from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.transport import Identity
 from manyclass.distributed.worker import Pipeline, StepReport, Worker
 from manyclass.distributed.worker_loop import prepare, work
+from manyclass.errors import ConfigError
 
 DEPTH = 2  # steps under way, unless told
+BEATS = 3  # signs of life per lease
 
 
 class WorkerActor:
-    """One replica."""
+    """One replica. What may fail is done in `run`: what a constructor raises, Ray hides behind the actor's death."""
 
     def __init__(self, number: int, text: JobText, placement: Placement, options: RunOptions) -> None:
-        import torch
-
-        torch.set_num_threads(options.threads)
-        self.number, self.options, self.placement = number, options, placement
-        self.job = text.job()
+        self.number, self.text, self.options, self.placement = number, text, options, placement
 
     def run(self, coordinator: Any, shards: list[Any], trunk: Any) -> int:
         """Work until there is nothing left, and return how many calls had to be made again."""
-        caller = RayCaller(shards, trunk, self.options.deadline)
+        job, caller = self._job(), RayCaller(shards, trunk, self.options.deadline)
         while True:
+            incarnation = join(coordinator, self.number, self.options.deadline)
             try:
-                self._run_as(join(coordinator, self.number, self.options.deadline), coordinator, caller)
+                with heartbeat(coordinator, self.number, incarnation, self.options.lease):
+                    self._run_as(incarnation, job, coordinator, caller)
                 return caller.repeated
             except FencedError:  # given up while it slept: what it had under way is lost, and it starts anew
                 continue
 
-    def _run_as(self, incarnation: int, coordinator: Any, caller: RayCaller) -> None:
+    def _job(self) -> Job:
+        """Return the job; what this machine lacks for it ends the run, as it would be missing in every other try."""
+        try:
+            import torch
+
+            torch.set_num_threads(self.options.threads)
+            return self.text.job()
+        except (ConfigError, ModuleNotFoundError) as error:
+            raise ConfigError(f"worker {self.number} on {socket.gethostname()}: {error}; what the job imports has to "
+                              "be installed there") from None  # fmt: skip
+
+    def _run_as(self, incarnation: int, job: Job, coordinator: Any, caller: RayCaller) -> None:
         from manyclass.distributed.threads_engine import made_transport
         from manyclass.distributed.torch_replica import TorchReplica
 
-        job, options, identity = self.job, self.options, Identity(self.number, incarnation)
+        options, identity = self.options, Identity(self.number, incarnation)
         replica = TorchReplica(job.trunk(), job.batches)
         transport = made_transport(job, options, self.placement, identity)
         worker = Worker(identity, replica, transport, job.head, trunk_every=options.trunk_every,
@@ -61,6 +77,28 @@ def join(coordinator: Any, number: int, deadline: float) -> int:
     """Return the incarnation under which this process is to push; where an answer is lost, the next one counts."""
     where = socket.gethostname(), os.getpid()
     return int(asked(lambda: coordinator.join.remote(number, *where), "the coordinator", deadline))
+
+
+@contextlib.contextmanager
+def heartbeat(coordinator: Any, number: int, incarnation: int, lease: float) -> Iterator[None]:
+    """Say from a thread that this process lives, so that long steps and shards that restart are not taken for death.
+
+    Nobody waits for the answers: one of these may get lost, and whoever was given up learns it from the next call.
+    """
+    over = threading.Event()
+
+    def beat() -> None:
+        while not over.wait(lease / BEATS):
+            with contextlib.suppress(RayError):
+                coordinator.alive.remote(number, incarnation)
+
+    thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def dealt(
