@@ -39,6 +39,28 @@ def test_a_job_learns_on_a_cluster_that_is_closed_to_others(tmp_path: Path) -> N
     assert (tmp_path / "job" / "job.json").exists()
 
 
+def test_what_is_slow_is_waited_for_and_what_cannot_work_is_one_sentence(tmp_path: Path) -> None:
+    ran = run(str(Path(__file__).with_name("ray_refusals_program.py")), str(tmp_path), folder=tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["slow"] == [8, 8]  # each batch once: steps beyond the lease, and a worker that waited in vain
+    said = {
+        "another trunk": "InputError: the saved trunk's '0.weight' is missing, the job's (8, 8); use the job's own",
+        "missing import": "No module named 'no_such_module'; what the job imports has to be installed there",
+        "too few CPUs": "ConfigError: shards=3 with shard_threads=2 and workers=20 take 26 CPUs, the cluster has 8",
+        "left alone": "ManyclassError: worker 0 failed 4 times while no batch was finished, last with UnavailableError",
+        "full disk": "FileError: a checkpoint cannot be written ([Errno 28] No space left on device)",
+        "deadline": "UnavailableError: shard 0 has not answered for 1 s",
+        "fenced": "FencedError: worker 3 sends as incarnation 4, but 5 has taken its place; join again",
+    }
+    for name, sentence in said.items():
+        assert sentence in f"{found[name]['kind']}: {found[name]['said']}"
+        assert "\n" not in found[name]["said"]
+        assert found[name]["seconds"] < 40  # none of them is tried until a deadline, which is 300 s
+    assert found["repeated"] == 0  # a call that takes its time is not made again
+    assert found["reports"] == 4  # of four batches, though they were told twice
+
+
 @pytest.mark.parametrize("durability", ["log"])
 def test_pushes_count_once_through_faults(durability: str, tmp_path: Path) -> None:
     """The short version of `make chaos`: killed and paused shards and workers, lost messages."""

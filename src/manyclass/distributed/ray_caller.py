@@ -1,7 +1,8 @@
 """Calls of actors: activations are put into shared memory once for all shards, and what gets lost is sent again.
 
-A call that is not answered in time, or whose actor died, is made again until its deadline: servers apply a push once,
-however often it comes, so that nobody has to know whether the request or only the answer was lost.
+A call that Ray calls lost, because its actor died or a message did not arrive, is made again until its deadline:
+servers apply a push once, however often it comes, so that nobody has to know whether the request or only the answer was
+lost. One that merely takes its time is waited for: made again, it would stand in the server's queue twice.
 """
 
 import time
@@ -15,10 +16,9 @@ from ray import exceptions
 from manyclass.distributed.transport import TRUNK, Call, with_x
 from manyclass.errors import ManyclassError
 
-ONE_TRY = 5.0  # seconds until a call that is not answered is made again
 PAUSE = 0.2  # seconds between a failure and the next try
 APART = 100 << 10  # bytes from which on activations travel by shared memory: Ray's own limit for messages
-LOST = (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.GetTimeoutError, exceptions.WorkerCrashedError)
+LOST = (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError, exceptions.WorkerCrashedError)
 
 
 def asked(send: Callable[[], Any], name: str, deadline: float) -> Any:
@@ -26,18 +26,23 @@ def asked(send: Callable[[], Any], name: str, deadline: float) -> Any:
     until = time.monotonic() + deadline
     while True:
         try:
-            return ray.get(send(), timeout=deadline)
+            return ray.get(send(), timeout=max(0.0, until - time.monotonic()))
         except exceptions.RayTaskError as error:
             raise getattr(error, "cause", None) or error from None
-        except LOST as error:
-            if time.monotonic() > until:
-                raise UnavailableError(f"{name} has not answered for {deadline:.0f} s ({type(error).__name__}); is its "
-                                       "machine alive?") from None  # fmt: skip
+        except (*LOST, exceptions.GetTimeoutError) as error:
+            if time.monotonic() > until - PAUSE:
+                raise unavailable(name, deadline, error) from None
         time.sleep(PAUSE)
 
 
 class UnavailableError(ManyclassError):
     """A server has not answered for as long as a call is tried."""
+
+
+def unavailable(name: str, deadline: float, why: Exception | None = None) -> UnavailableError:
+    """Return the error that says so."""
+    reason = "" if why is None else f" ({type(why).__name__})"
+    return UnavailableError(f"{name} has not answered for {deadline:.0f} s{reason}; is its machine alive?")
 
 
 class _Made(NamedTuple):
@@ -69,8 +74,8 @@ class RayCaller:
         return made
 
     def first(self, started: list[list[_Made]]) -> int:
-        """Wait until all calls of one of these are answered, or failed, and return which; or take the oldest."""
-        until = time.monotonic() + ONE_TRY
+        """Wait until all calls of one of these are answered, or failed, and return which."""
+        until = time.monotonic() + self.deadline
         while time.monotonic() < until:
             for number, made in enumerate(started):
                 answers = [one.answer for one in made]
@@ -79,7 +84,9 @@ class RayCaller:
                     return number
             everything = [one.answer for made in started for one in made]
             ray.wait(everything, num_returns=len(everything), timeout=0.001)
-        return 0
+        _, missing = ray.wait([one.answer for one in started[0]], num_returns=len(started[0]), timeout=0)
+        late = next((one for one in started[0] if one.answer in missing), started[0][0])
+        raise unavailable(_name(late.call), self.deadline)
 
     def answers(self, started: list[_Made]) -> list[Any]:
         """Return the answers; errors of a server are raised as they are, losses are made good until the deadline."""
@@ -90,14 +97,12 @@ class RayCaller:
         answer = made.answer
         while True:
             try:
-                return ray.get(answer, timeout=ONE_TRY)
+                return ray.get(answer, timeout=max(0.0, until - time.monotonic()))
             except exceptions.RayTaskError as error:
                 raise getattr(error, "cause", None) or error from None
-            except LOST as error:
-                if time.monotonic() > until:
-                    name = "the trunk's server" if made.call.server == TRUNK else f"shard {made.call.server}"
-                    raise UnavailableError(f"{name} has not answered for {self.deadline:.0f} s "
-                                           f"({type(error).__name__}); is its machine alive?") from None  # fmt: skip
+            except (*LOST, exceptions.GetTimeoutError) as error:
+                if time.monotonic() > until - PAUSE:
+                    raise unavailable(_name(made.call), self.deadline, error) from None
             self.repeated += 1
             time.sleep(PAUSE)
             answer = self._send(made.call, made.message, made.x)
@@ -105,3 +110,7 @@ class RayCaller:
     def _send(self, call: Call, message: Any, x: Any) -> Any:
         handle = self.trunk if call.server == TRUNK else self.shards[call.server]
         return handle.call.remote(call.method, message, x)
+
+
+def _name(call: Call) -> str:
+    return "the trunk's server" if call.server == TRUNK else f"shard {call.server}"

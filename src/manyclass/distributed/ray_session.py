@@ -29,8 +29,12 @@ LOCAL = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_AUTH_MODE": "token", "RA
 
 @contextmanager
 def ray_session(address: str | None, cpus: int) -> Iterator[Any]:
-    """Yield the module `ray`, connected. cpus: places for actors of a cluster that is started here."""
+    """Yield the module `ray`, connected. cpus: places for actors of a cluster that is started here.
+
+    address: None, or "local", which is Ray's name for it: one that is started here.
+    """
     check_version()
+    address = None if address == "local" else address
     if address is None:
         secure_environment()
     import ray
@@ -85,7 +89,7 @@ def version_of_ray() -> str:
 
 def check_reachable(address: str) -> None:
     """Raise a ConfigError where nobody listens at host:port; Ray itself would wait for minutes."""
-    if address in ("auto", "local"):
+    if address == "auto":
         return
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdecimal():
