@@ -88,7 +88,7 @@ class _ClusterKilledError(Exception):
 
 def run_chaos(plan: ChaosPlan, folder: Path, show: Show = lambda percent, text: None) -> Verdict:
     """Run the workload under faults, as many lives of the cluster as planned, and return the verdict."""
-    began = time.monotonic()
+    began, folder = time.monotonic(), folder.absolute()  # actors may be started elsewhere
     settings = HeadSettings(classes=plan.shards * (SHARED + 4 * plan.pushes + OWN_ROWS), features=FEATURES, bias=False,
                             rule=ServerRule(lr=1.0))  # fmt: skip
     placement = Placement(settings.classes, plan.shards)
