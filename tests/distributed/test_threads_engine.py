@@ -21,6 +21,7 @@ from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.threads_engine import ThreadsEngine
 from manyclass.distributed.torch_replica import TorchReplica
 from manyclass.distributed.transport import StepOutcome
+from manyclass.distributed.watching import line
 from manyclass.distributed.worker import StepReport
 from manyclass.training.run_log import read_log
 
@@ -177,6 +178,18 @@ def test_speed_counts_from_when_all_workers_are_there(monkeypatch: pytest.Monkey
         monitor.note(1, step)
     summary = monitor.summary()
     assert (summary.examples_per_second, summary.seconds, summary.examples) == (200, 22, 500)
+
+
+def test_pushes_that_a_shard_forgot_are_shown() -> None:
+    monitor = Monitor()
+    monitor.note(0, StepReport(0, 100, StepOutcome(1.0, None)))
+    assert "forgotten" not in line(monitor.summary(), 4)
+    monitor.note(0, StepReport(1, 100, StepOutcome(1.0, None, forgotten=2)))
+    assert ", 2 pushes that their shard had forgotten" in line(monitor.summary(), 4)
+
+
+def test_local_is_a_cluster_that_is_started_here() -> None:
+    assert RunOptions(address="local").address is None
 
 
 def test_a_loss_that_is_not_finite_ends_the_run() -> None:
