@@ -76,6 +76,11 @@ def main(folder: Path) -> dict[str, Any]:
                 ray.get(coordinator.next.remote(0, incarnation, list(range(STEPS)), [], []))
                 return 0
 
+        class Killer(WorkerActor):
+            def run(self, coordinator: Any, *servers: Any) -> int:
+                ray.kill(coordinator)
+                return 0
+
         class Sleeper:
             def call(self, *arguments: Any) -> None:
                 time.sleep(5)
@@ -98,6 +103,8 @@ def main(folder: Path) -> dict[str, Any]:
         found["too few CPUs"] = refusal(lambda: RayEngine(text, job(), crowd).run())
         found["left alone"] = refusal(lambda: run("alone", worker_class=LeftAlone))
         found["full disk"] = refusal(lambda: run("full", worker_class=Idle, shard_class=FullDisk))
+
+        found["no coordinator"] = refusal(lambda: run("killed", worker_class=Killer))
 
         caller = RayCaller([ray.remote(Sleeper).remote()], None, deadline=1.0)
         found["deadline"] = refusal(lambda: caller.answers(caller.start([Call(0, "pull", None)])))

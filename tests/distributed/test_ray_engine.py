@@ -50,6 +50,7 @@ def test_what_is_slow_is_waited_for_and_what_cannot_work_is_one_sentence(tmp_pat
         "too few CPUs": "ConfigError: shards=3 with shard_threads=2 and workers=20 take 26 CPUs, the cluster has 8",
         "left alone": "ManyclassError: worker 0 failed 4 times while no batch was finished, last with UnavailableError",
         "full disk": "FileError: a checkpoint cannot be written ([Errno 28] No space left on device)",
+        "no coordinator": "UnavailableError: the coordinator has died; the same command goes on from the last",
         "deadline": "UnavailableError: shard 0 has not answered for 1 s",
         "fenced": "FencedError: worker 3 sends as incarnation 4, but 5 has taken its place; join again",
     }

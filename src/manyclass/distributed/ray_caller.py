@@ -21,8 +21,11 @@ APART = 100 << 10  # bytes from which on activations travel by shared memory: Ra
 LOST = (exceptions.RayActorError, exceptions.ObjectLostError, exceptions.NodeDiedError, exceptions.WorkerCrashedError)
 
 
-def asked(send: Callable[[], Any], name: str, deadline: float) -> Any:
-    """Return the answer to a call that may be made again: it is, until it is answered. Errors of it are raised."""
+def asked(send: Callable[[], Any], name: str, deadline: float, *, restarts: bool = False) -> Any:
+    """Return the answer to a call that may be made again: it is, until it is answered. Errors of it are raised.
+
+    restarts: whether the actor is started again when it dies; one that is not need not be waited for.
+    """
     until = time.monotonic() + deadline
     while True:
         try:
@@ -30,6 +33,8 @@ def asked(send: Callable[[], Any], name: str, deadline: float) -> Any:
         except exceptions.RayTaskError as error:
             raise getattr(error, "cause", None) or error from None
         except (*LOST, exceptions.GetTimeoutError) as error:
+            if isinstance(error, exceptions.ActorDiedError) and not restarts:
+                raise UnavailableError(f"{name} has died; the same command goes on from the last checkpoint") from None
             if time.monotonic() > until - PAUSE:
                 raise unavailable(name, deadline, error) from None
         time.sleep(PAUSE)

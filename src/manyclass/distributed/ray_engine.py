@@ -116,7 +116,7 @@ class RayRun:
     def finish(self) -> RunResult:
         """Work until all batches are finished, and return what came of it."""
         for server in (*self.shards, self.trunk):  # they are there, or say why not
-            self.ask(server.report, name="the trunk's server" if server is self.trunk else "a shard")
+            self.ask(server.report, name="the trunk's server" if server is self.trunk else "a shard", restarts=True)
         for number in range(self.options.workers):
             self._start_worker(number)
         curve: list[Point] = []
@@ -251,11 +251,11 @@ class RayRun:
                                      f"({failure}); the same command goes on from the one before")  # fmt: skip
             time.sleep(LOOK_EVERY)
 
-    def ask(self, method: Any, *arguments: Any, name: str = "the coordinator") -> Any:
-        """Return what an actor answers to a call that may be made again. name: of the actor, for messages."""
+    def ask(self, method: Any, *arguments: Any, name: str = "the coordinator", restarts: bool = False) -> Any:
+        """Return what an actor answers to a call that may be made again; name, restarts: of the actor."""
         from manyclass.distributed.ray_caller import asked
 
-        return asked(lambda: method.remote(*arguments), name, self.options.deadline)
+        return asked(lambda: method.remote(*arguments), name, self.options.deadline, restarts=restarts)
 
     def _accuracy(self) -> float:
         from manyclass.distributed.ray_caller import RayCaller
