@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 
 from manyclass import identify_command
-from manyclass.distributed import train_command
+from manyclass.distributed import export_command, train_command
 from manyclass.doctor import examine
 
 
@@ -22,9 +22,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     train_command.add_arguments(
         commands.add_parser("train", help="train a job with many workers: on this machine, or on a cluster")
     )
+    export_command.add_arguments(
+        commands.add_parser("export", help="write what a trained job has learned as files that need no job")
+    )
     chosen = parser.parse_args(arguments)
     if chosen.command == "identify":
         return identify_command.identify(chosen)
+    if chosen.command == "export":
+        return export_command.export(chosen)
     return train_command.train(chosen) if chosen.command == "train" else examine(print)
 
 
