@@ -80,18 +80,18 @@ class RayCaller:
 
     def first(self, started: list[list[_Made]]) -> int:
         """Wait until all calls of one of these are answered, or failed, and return which."""
-        until = time.monotonic() + self.deadline
-        while time.monotonic() < until:
+        until, known = time.monotonic() + self.deadline, 0
+        everything = [one.answer for made in started for one in made]
+        while True:  # woken by each answer that comes, never in between: on a busy machine others need the core
+            ready, missing = ray.wait(everything, num_returns=known + 1, timeout=max(0.0, until - time.monotonic()))
+            here = set(ready)
             for number, made in enumerate(started):
-                answers = [one.answer for one in made]
-                ready, _ = ray.wait(answers, num_returns=len(answers), timeout=0)
-                if len(ready) == len(answers):
+                if all(one.answer in here for one in made):
                     return number
-            everything = [one.answer for made in started for one in made]
-            ray.wait(everything, num_returns=len(everything), timeout=0.001)
-        _, missing = ray.wait([one.answer for one in started[0]], num_returns=len(started[0]), timeout=0)
-        late = next((one for one in started[0] if one.answer in missing), started[0][0])
-        raise unavailable(_name(late.call), self.deadline)
+            if len(ready) == known:
+                late = next((one for one in started[0] if one.answer in missing), started[0][0])
+                raise unavailable(_name(late.call), self.deadline)
+            known = len(ready)
 
     def answers(self, started: list[_Made]) -> list[Any]:
         """Return the answers; errors of a server are raised as they are, losses are made good until the deadline."""
