@@ -10,7 +10,7 @@ from typing import Any
 
 from sharded_head import arguments, work
 
-from manyclass.distributed.ray_session import ray_session
+from manyclass.distributed.engines.ray_session import ray_session
 
 
 def fit(workers: int, settings: dict[str, Any], restarts: int) -> list[str]:

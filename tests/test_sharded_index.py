@@ -97,7 +97,7 @@ def test_misuse_is_refused(tmp_path: Path) -> None:
 
 def on_ray(folder: Path) -> None:
     """Ask parts that are actors; in a process of its own, as Ray reads its settings when it is imported."""
-    from manyclass.distributed.ray_session import ray_session
+    from manyclass.distributed.engines.ray_session import ray_session
 
     with ray_session(None, 2) as ray:
         paths = saved(folder, 2)

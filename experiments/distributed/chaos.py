@@ -37,11 +37,11 @@ from experiments.distributed.counter_ledger import (
 )
 from experiments.distributed.nemesis import Nemesis
 from manyclass.distributed import HeadSettings, Job, ServerRule
-from manyclass.distributed.checkpoints import JobFolder
+from manyclass.distributed.engines.ray_engine import RayRun
 from manyclass.distributed.job import JobText
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.ray_engine import RayRun
 from manyclass.distributed.run_options import RunOptions
+from manyclass.distributed.servers.checkpoints import JobFolder
 from manyclass.errors import ManyclassError
 from manyclass.training.progress import progress_bar, spoken_time
 

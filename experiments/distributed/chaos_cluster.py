@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from manyclass.distributed.ray_session import ray_session, secure_environment
+from manyclass.distributed.engines.ray_session import ray_session, secure_environment
 
 CALLS = "CoreWorkerService.grpc_client.PushTask"  # how Ray calls a method of an actor
 LOST_MESSAGES = {CALLS: {"num_failures": -1, "req_failure_prob": 2, "resp_failure_prob": 2}}  # percent

@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from manyclass.distributed.engines.ray_servers import ShardServer
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.ray_servers import ShardServer
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.settings import HeadSettings
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from experiments.distributed.counter_ledger import FEATURES, PER_PUSH, SHARED
+from manyclass.distributed.engines.ray_caller import RayCaller, UnavailableError
+from manyclass.distributed.engines.ray_worker import dealt, join
 from manyclass.distributed.job import JobText
-from manyclass.distributed.messages import Push
+from manyclass.distributed.messages import FencedError, Push
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.push_ledger import FencedError
-from manyclass.distributed.ray_caller import RayCaller, UnavailableError
-from manyclass.distributed.ray_worker import dealt, join
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.transport import Call, Identity
+from manyclass.distributed.steps.transport import Call, Identity
 
 BLOCK = 64  # own rows that a worker claims at a time
 HELD = 64  # the last numbers are dealt out again and again, until there are no more faults to come

@@ -49,12 +49,15 @@ def counter_section(records: Records) -> Section:
         record = records.last(kind="chaos", durability=durability)
         if record:
             faults = ", ".join(f"{count} × {kind}" for kind, count in record["faults"].items())
-            found = [whole(record[name]) for name in ("doubled", "lost", "in_doubt_applied", "wrong_cells")]
+            found = [
+                whole(record[name]) for name in ("doubled", "lost", "lost_early", "in_doubt_applied", "wrong_cells")
+            ]
             rows.append([durability, whole(record["acknowledged"]), faults, *found])
-    columns = ["durability", "acknowledged", "faults", "doubled", "lost", "in doubt, applied", "wrong cells"]
+    columns = ["durability", "acknowledged", "faults", "doubled", "lost", "of these, in a checkpoint",
+               "in doubt, applied", "wrong cells"]  # fmt: skip
     text = (
         "Every push adds exactly 1 to a few rows; a ledger outside of the cluster knows which. Messages are lost at "
-        "random all the while. With durability “checkpoint”, what was acknowledged after the last checkpoint of a "
-        "killed shard may be lost; with “log”, nothing."
+        "random all the while. With durability “checkpoint”, a killed shard may lose what it acknowledged after its "
+        "newest whole checkpoint began; with “log”, nothing. In doubt is what was never acknowledged."
     )
-    return Section("Exactly once", text, [Table(columns, rows, "", "lrlrrrr")] if rows else [])
+    return Section("Exactly once", text, [Table(columns, rows, "", "lrlrrrrr")] if rows else [])

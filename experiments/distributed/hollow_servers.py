@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from manyclass.distributed.messages import Applied, ApplyShared, Floats, Outcome, ScoreShared, SharedScores
-from manyclass.distributed.worker import Arrays, Forward
+from manyclass.distributed.workers.worker import Arrays, Forward
 
 
 class HollowShard:

@@ -9,9 +9,9 @@ from typing import Any
 
 from experiments.distributed.task import ROOT, TaskSizes
 from experiments.frame.stages import Run
-from manyclass.distributed.monitor import Summary
+from manyclass.distributed.engines.monitor import Summary
+from manyclass.distributed.engines.run_result import RunResult
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.run_result import RunResult
 from manyclass.training.progress import Show
 
 
@@ -50,7 +50,7 @@ def _trained_plainly(sizes: TaskSizes, run: Run) -> dict[str, Any]:
 
 def by_threads(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] = (1, 2, 4)) -> None:
     """Train with the engine of threads, both transports once, and each number of workers with every seed."""
-    from manyclass.distributed.threads_engine import ThreadsEngine
+    from manyclass.distributed.engines.threads_engine import ThreadsEngine
 
     for transport, count in [*(("activations", count) for count in workers), ("rows", 2)]:
         for seed in range(seeds):
@@ -65,7 +65,7 @@ def by_threads(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] 
 
 def by_ray(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] = (1, 2, 4)) -> None:
     """Train with the engine of Ray, one cluster for each number of workers."""
-    from manyclass.distributed.ray_engine import RayEngine
+    from manyclass.distributed.engines.ray_engine import RayEngine
 
     os.environ["PYTHONPATH"] = str(ROOT)  # workers import the task from here
     for count in workers:

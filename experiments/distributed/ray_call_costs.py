@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from experiments.distributed.step_costs import spread_of_logarithm
-from manyclass.distributed.messages import ApplyShared, ScoreShared
-from manyclass.distributed.push_ledger import Sender
-from manyclass.distributed.transport import Call
+from manyclass.distributed.messages import ApplyShared, ScoreShared, Sender
+from manyclass.distributed.steps.transport import Call
 
 WAVES = 20  # of calls in one timing
 
@@ -41,10 +40,10 @@ def measured_calls(x: Any, positives: Any, shards: int, repeats: int) -> RayCall
 
     x: activations of a batch; positives: what a shard is told of the targets.
     """
-    from manyclass.distributed.ray_session import ray_session
+    from manyclass.distributed.engines.ray_session import ray_session
 
     with ray_session(None, shards + 1) as ray:
-        from manyclass.distributed.ray_caller import RayCaller  # loads ray, which reads its environment then
+        from manyclass.distributed.engines.ray_caller import RayCaller  # loads ray, which reads its environment then
 
         actors = [ray.remote(Answering).remote(*x.shape) for _ in range(shards)]
         caller = RayCaller(actors, None, deadline=60)

@@ -16,14 +16,14 @@ from experiments.distributed.nemesis import Nemesis
 from experiments.distributed.task import ROOT, TaskSizes
 from experiments.frame.stages import Run
 from manyclass.distributed import HeadSettings, ServerRule
-from manyclass.distributed.activations_transport import ActivationsTransport
+from manyclass.distributed.engines.ray_session import ray_session
+from manyclass.distributed.engines.run_result import RunResult
 from manyclass.distributed.messages import Outcome, Push
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
-from manyclass.distributed.ray_session import ray_session
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.run_result import RunResult
-from manyclass.distributed.transport import Call, Identity, carried_out
+from manyclass.distributed.steps.activations_transport import ActivationsTransport
+from manyclass.distributed.steps.transport import Call, Identity, carried_out
 from manyclass.training.progress import Show
 
 
@@ -45,8 +45,8 @@ def pause_after_kill(sizes: KilledShard, run: Run) -> None:
     settings = HeadSettings(classes=sizes.classes, features=sizes.features, rule=ServerRule(lr=0.1), mined_every=1)
     placement = Placement(sizes.classes, 1)
     with tempfile.TemporaryDirectory(dir=run.cache) as folder, ray_session(None, 4) as ray:
-        from manyclass.distributed.ray_caller import RayCaller
-        from manyclass.distributed.ray_servers import ShardServer
+        from manyclass.distributed.engines.ray_caller import RayCaller
+        from manyclass.distributed.engines.ray_servers import ShardServer
 
         options = RunOptions(shards=1, folder=Path(folder))
         shard = ray.remote(max_restarts=-1, max_concurrency=4)(ShardServer).remote(settings, placement, 0, options)
@@ -122,7 +122,7 @@ def _trained(sizes: TaskSizes, options: RunOptions, faults: int, show: Show) -> 
     job = text.job()
     placement = Placement(job.head.classes, options.shards, seed=job.head.seed)
     with ray_session(None, options.shards + options.workers + 2) as ray:
-        from manyclass.distributed.ray_engine import RayRun
+        from manyclass.distributed.engines.ray_engine import RayRun
 
         engine = RayRun(ray, text, job, options, placement, lambda _: None)
 

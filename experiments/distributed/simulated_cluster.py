@@ -12,10 +12,10 @@ from typing import Any
 
 from experiments.distributed.simulated_time import Card, Events, Link, Servers, transfer
 from experiments.distributed.step_costs import Costs
-from manyclass.distributed.coordinator import Coordinator
 from manyclass.distributed.messages import wire_bytes
-from manyclass.distributed.transport import TRUNK, Call
-from manyclass.distributed.worker import Pipeline, StepReport, Wave
+from manyclass.distributed.steps.transport import TRUNK, Call
+from manyclass.distributed.workers.coordinator import Coordinator
+from manyclass.distributed.workers.worker import Pipeline, StepReport, Wave
 
 WRITES = ("apply_shared", "apply_own", "push", "exchange")
 

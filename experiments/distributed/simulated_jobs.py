@@ -11,18 +11,18 @@ from experiments.distributed.hollow_servers import HollowReplica, HollowShard
 from experiments.distributed.simulated_cluster import Machines, SimulatedCluster, SimulatedRun
 from experiments.distributed.step_costs import Costs
 from experiments.distributed.task import ROOT, TaskSizes
-from manyclass.distributed.activations_transport import ActivationsTransport
-from manyclass.distributed.coordinator import Coordinator
+from manyclass.distributed.engines.run_result import RunResult
 from manyclass.distributed.job import Job
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.run_result import RunResult
+from manyclass.distributed.servers.shard import ParameterShard
+from manyclass.distributed.servers.trunk_server import TrunkServer
 from manyclass.distributed.settings import HeadSettings
-from manyclass.distributed.shard import ParameterShard
 from manyclass.distributed.staleness import Staleness
-from manyclass.distributed.transport import TRUNK, Call, Identity, carried_out
-from manyclass.distributed.trunk_server import TrunkServer
-from manyclass.distributed.worker import Pipeline, Worker
+from manyclass.distributed.steps.activations_transport import ActivationsTransport
+from manyclass.distributed.steps.transport import TRUNK, Call, Identity, carried_out
+from manyclass.distributed.workers.coordinator import Coordinator
+from manyclass.distributed.workers.worker import Pipeline, Worker
 
 
 class Setting(NamedTuple):
@@ -53,9 +53,9 @@ class Outcome(NamedTuple):
 
 def simulated(job: Job, setting: Setting, costs: Costs) -> Outcome:
     """Return what a job comes to in simulated time: it is really trained, batch by batch."""
-    from manyclass.distributed.sharded_model import ShardedModel, accuracy
-    from manyclass.distributed.threads_engine import one_blas_thread
-    from manyclass.distributed.torch_replica import TorchReplica, trunk_arrays
+    from manyclass.distributed.engines.threads_engine import one_blas_thread
+    from manyclass.distributed.workers.sharded_model import ShardedModel, accuracy
+    from manyclass.distributed.workers.torch_replica import TorchReplica, trunk_arrays
 
     head, placement = job.head, Placement(job.head.classes, setting.shards, seed=job.head.seed)
     staleness = Staleness.parse(setting.policy)
@@ -139,7 +139,7 @@ def real(task: TaskSizes, engine: str, workers: int, shards: int) -> Outcome:
     """Return what the same job comes to for real, by threads of this process or by Ray on this machine."""
     options = RunOptions(shards=shards, workers=workers)
     if engine == "ray":
-        from manyclass.distributed.ray_engine import RayEngine
+        from manyclass.distributed.engines.ray_engine import RayEngine
 
         os.environ["PYTHONPATH"] = str(ROOT)  # workers import the task from here
         return _came_to(RayEngine(task.text(), task.job(), options).run())
@@ -148,7 +148,7 @@ def real(task: TaskSizes, engine: str, workers: int, shards: int) -> Outcome:
 
 def by_threads(job: Job, options: RunOptions) -> RunResult:
     """Run a job by threads of this process."""
-    from manyclass.distributed.threads_engine import ThreadsEngine
+    from manyclass.distributed.engines.threads_engine import ThreadsEngine
 
     return ThreadsEngine(job, options).run()
 

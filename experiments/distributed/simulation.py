@@ -75,9 +75,9 @@ def measure_costs(plan: Plan, run: Run) -> None:
     import torch
 
     from experiments.distributed.ray_call_costs import measured_calls
-    from manyclass.distributed.threads_engine import one_blas_thread
-    from manyclass.distributed.torch_replica import TorchReplica, trunk_arrays
-    from manyclass.distributed.trunk_server import TrunkServer
+    from manyclass.distributed.engines.threads_engine import one_blas_thread
+    from manyclass.distributed.servers.trunk_server import TrunkServer
+    from manyclass.distributed.workers.torch_replica import TorchReplica, trunk_arrays
 
     if run.records.done(stage=COSTS, kind="costs"):
         return

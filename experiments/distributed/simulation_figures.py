@@ -55,10 +55,10 @@ def simulation_section(records: Records, folder: Path) -> Section:
 
 
 def simulation_documents(records: Records) -> dict[str, str]:
-    """Return what documents tell of the prediction, by the name of its marker; nothing where it was not made yet."""
+    """Return what documents tell of the prediction, by the name of its marker."""
     compared = validation_table(records)
     if compared is None or not records.select(stage=SCALE, kind="scale"):
-        return {}
+        return {"distributed_prediction": "Not measured yet: stages `simulation_…` of the experiment `distributed`."}
     tables = [compared, scale_table(records)]
     return {"distributed_prediction": "\n\n".join(f"{as_markdown(table)}\n\n{table.caption}" for table in tables)}
 

@@ -9,13 +9,12 @@ import numpy as np
 
 from manyclass._training_config import SCANNED_CLASSES, training_config
 from manyclass.distributed.job import Job
-from manyclass.distributed.messages import ApplyShared, Exchange, ScoreShared
+from manyclass.distributed.messages import ApplyShared, Exchange, ScoreShared, Sender
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
-from manyclass.distributed.push_ledger import Sender
+from manyclass.distributed.servers.shard import ParameterShard
+from manyclass.distributed.servers.trunk_server import TrunkServer
 from manyclass.distributed.settings import HeadSettings
-from manyclass.distributed.shard import ParameterShard
-from manyclass.distributed.trunk_server import TrunkServer
 
 LOOKED_UP = 32  # examples at a time while look-ups are timed
 

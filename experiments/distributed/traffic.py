@@ -10,12 +10,12 @@ from experiments.frame.stages import Run
 from manyclass._class_shares import candidates_each
 from manyclass.config import HashConfig
 from manyclass.distributed import HeadSettings
-from manyclass.distributed.activations_transport import ActivationsTransport
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
-from manyclass.distributed.rows_transport import RowsTransport
-from manyclass.distributed.shard import ParameterShard
-from manyclass.distributed.transport import Call, Identity, carried_out
+from manyclass.distributed.servers.shard import ParameterShard
+from manyclass.distributed.steps.activations_transport import ActivationsTransport
+from manyclass.distributed.steps.rows_transport import RowsTransport
+from manyclass.distributed.steps.transport import Call, Identity, carried_out
 
 KINDS = ("rows", "activations", "shared sets")
 

@@ -5,17 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.distributed.activations_transport import ActivationsTransport
-from manyclass.distributed.messages import Push
+from manyclass.distributed.messages import Push, Sender
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.push_ledger import Sender
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.rows_transport import RowsTransport
+from manyclass.distributed.servers.shard import ParameterShard
+from manyclass.distributed.servers.trunk_server import TrunkServer
 from manyclass.distributed.settings import HeadSettings
-from manyclass.distributed.shard import ParameterShard
-from manyclass.distributed.transport import TRUNK, Call, Identity, Transport
-from manyclass.distributed.trunk_server import TrunkServer
-from manyclass.distributed.worker import Arrays, Forward
+from manyclass.distributed.steps.activations_transport import ActivationsTransport
+from manyclass.distributed.steps.rows_transport import RowsTransport
+from manyclass.distributed.steps.transport import TRUNK, Call, Identity, Transport
+from manyclass.distributed.workers.worker import Arrays, Forward
 
 TRANSPORTS = {"activations": ActivationsTransport, "rows": RowsTransport}
 

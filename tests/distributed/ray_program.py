@@ -61,9 +61,9 @@ def main(folder: Path) -> None:
     """Print what was found as JSON."""
     import os
 
+    from manyclass.distributed.engines.ray_engine import RayEngine
+    from manyclass.distributed.engines.ray_session import ray_session
     from manyclass.distributed.job import JobText
-    from manyclass.distributed.ray_engine import RayEngine
-    from manyclass.distributed.ray_session import ray_session
     from manyclass.distributed.run_options import RunOptions
 
     text = JobText("small", Path(__file__).read_text())

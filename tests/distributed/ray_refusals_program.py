@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from manyclass.distributed import HeadSettings, Job
+from manyclass.distributed.engines.ray_session import ray_session
 from manyclass.distributed.job import JobText
 from manyclass.distributed.placement import Placement
-from manyclass.distributed.ray_session import ray_session
 from manyclass.distributed.run_options import RunOptions
 from manyclass.errors import ManyclassError
 
@@ -47,15 +47,14 @@ def main(folder: Path) -> dict[str, Any]:
     """Return what was found."""
     found: dict[str, Any] = {}
     with ray_session("local", 8) as ray:
-        from manyclass.distributed.coordinator import Fence
-        from manyclass.distributed.messages import Push
-        from manyclass.distributed.push_ledger import Sender
-        from manyclass.distributed.ray_caller import RayCaller, UnavailableError
-        from manyclass.distributed.ray_engine import RayEngine, RayRun
-        from manyclass.distributed.ray_servers import CoordinatorActor, ShardServer
-        from manyclass.distributed.ray_worker import WorkerActor, join
-        from manyclass.distributed.transport import Call, StepOutcome
-        from manyclass.distributed.worker import StepReport
+        from manyclass.distributed.engines.ray_caller import RayCaller, UnavailableError
+        from manyclass.distributed.engines.ray_engine import RayEngine, RayRun
+        from manyclass.distributed.engines.ray_servers import CoordinatorActor, ShardServer
+        from manyclass.distributed.engines.ray_worker import WorkerActor, join
+        from manyclass.distributed.messages import Push, Sender
+        from manyclass.distributed.steps.transport import Call, StepOutcome
+        from manyclass.distributed.workers.coordinator import Fence
+        from manyclass.distributed.workers.worker import StepReport
 
         class FullDisk(ShardServer):
             def save(self) -> int:

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from downpour_cases import head, plus_one, shards_of
 
-from manyclass.distributed.messages import Exchange
-from manyclass.distributed.push_ledger import Sender
+from manyclass.distributed.messages import Exchange, Sender
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.trunk_server import TrunkServer
+from manyclass.distributed.servers.trunk_server import TrunkServer
 
 MOMENTUM, ADAGRAD = ServerRule(lr=0.1, momentum=0.9), ServerRule(kind="adagrad", lr=0.1)
 

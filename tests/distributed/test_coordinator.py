@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from manyclass import ConfigError
-from manyclass.distributed.coordinator import Coordinator
-from manyclass.distributed.push_ledger import FencedError
+from manyclass.distributed.messages import FencedError
 from manyclass.distributed.staleness import Staleness
+from manyclass.distributed.workers.coordinator import Coordinator
 
 
 def work_off(coordinator: Coordinator, workers: dict[int, int], now: float = 0.0) -> list[int]:

@@ -8,13 +8,13 @@ from downpour_cases import calling, head, plus_one, shards_of, transport
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyclass.distributed.checkpoints import JobFolder
-from manyclass.distributed.messages import Outcome
+from manyclass.distributed.messages import FencedError, Outcome, Sender
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
-from manyclass.distributed.push_ledger import WINDOW, FencedError, PushLedger, Sender
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.transport import carried_out
+from manyclass.distributed.servers.checkpoints import JobFolder
+from manyclass.distributed.servers.push_ledger import WINDOW, PushLedger
+from manyclass.distributed.steps.transport import carried_out
 
 COUNTER = ServerRule(lr=1.0)
 
@@ -141,7 +141,7 @@ def test_half_a_record_was_never_acknowledged(tmp_path: Path) -> None:
 
 
 def test_a_log_loses_nothing_where_shards_are_cut_anew(tmp_path: Path) -> None:
-    from manyclass.distributed.coordinator import Coordinator
+    from manyclass.distributed.workers.coordinator import Coordinator
 
     old = folder(tmp_path, 2)
     for number in range(2):
@@ -155,7 +155,7 @@ def test_a_log_loses_nothing_where_shards_are_cut_anew(tmp_path: Path) -> None:
 
 
 def test_no_incarnation_is_given_out_twice(tmp_path: Path) -> None:
-    from manyclass.distributed.coordinator import Coordinator
+    from manyclass.distributed.workers.coordinator import Coordinator
 
     job, given = folder(tmp_path), []
     saved = Coordinator(1).saved()  # a manifest that is older than all that joined

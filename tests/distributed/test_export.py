@@ -11,9 +11,9 @@ from torch import nn
 from manyclass import ClassIndex
 from manyclass.cli import main
 from manyclass.distributed import HeadSettings, Job, ServerRule
+from manyclass.distributed.engines.threads_engine import ThreadsEngine
 from manyclass.distributed.quick_job import Pictures
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.threads_engine import ThreadsEngine
 
 RULE = ServerRule(lr=0.3, momentum=0.9)
 PICTURES = Pictures(300, 64)

@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 from downpour_cases import calling, exhaustive, head, plus_one, shards_of, transport
 
-from manyclass.distributed.checkpoints import JobFolder
-from manyclass.distributed.messages import Exchange, Outcome
+from manyclass.distributed.messages import Exchange, FencedError, Outcome, Sender
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
-from manyclass.distributed.push_ledger import FencedError, Sender
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.transport import carried_out
-from manyclass.distributed.trunk_server import TrunkServer
+from manyclass.distributed.servers.checkpoints import JobFolder
+from manyclass.distributed.servers.trunk_server import TrunkServer
+from manyclass.distributed.steps.transport import carried_out
 from manyclass.errors import DivergedError, InputError
 
 FIRST = Sender(0, 1, 0)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 from downpour_cases import calling, exhaustive, head, shards_of, transport
 
-from manyclass.distributed.exact_search import best_rows
-from manyclass.distributed.messages import Push
+from manyclass.distributed.messages import Push, Sender
 from manyclass.distributed.positives import Targets
-from manyclass.distributed.push_ledger import Sender
-from manyclass.distributed.shard import ParameterShard
-from manyclass.distributed.transport import carried_out
+from manyclass.distributed.servers.shard import ParameterShard
+from manyclass.distributed.steps.exact_search import best_rows
+from manyclass.distributed.steps.transport import carried_out
 from manyclass.index import ClassIndex
 
 NEVER = 10**6  # a period in which the turn is a single row

@@ -9,8 +9,8 @@ from typing import IO
 import pytest
 from downpour_cases import head
 
-from manyclass.distributed.checkpoints import JobFolder
 from manyclass.distributed.placement import Placement
+from manyclass.distributed.servers.checkpoints import JobFolder
 
 fcntl = pytest.importorskip("fcntl")
 

@@ -6,7 +6,7 @@ from downpour_cases import all_rows, calling, exhaustive, head, shards_of, trans
 
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.transport import best_classes, carried_out
+from manyclass.distributed.steps.transport import best_classes, carried_out
 
 BOTH = pytest.mark.parametrize("kind", ["activations", "rows"])
 SHARED = pytest.mark.parametrize("shared", [True, False])

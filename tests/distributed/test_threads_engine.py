@@ -14,15 +14,15 @@ from torch import nn
 from manyclass import ConfigError, DivergedError, FileError, InputError, InputTypeError
 from manyclass.cli import main
 from manyclass.distributed import HeadSettings, Job, ServerRule, Staleness
+from manyclass.distributed.engines.monitor import Monitor
+from manyclass.distributed.engines.threads_engine import ThreadsEngine
+from manyclass.distributed.engines.watching import line
 from manyclass.distributed.job import JobText
-from manyclass.distributed.monitor import Monitor
 from manyclass.distributed.quick_job import Pictures
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.threads_engine import ThreadsEngine
-from manyclass.distributed.torch_replica import TorchReplica
-from manyclass.distributed.transport import StepOutcome
-from manyclass.distributed.watching import line
-from manyclass.distributed.worker import StepReport
+from manyclass.distributed.steps.transport import StepOutcome
+from manyclass.distributed.workers.torch_replica import TorchReplica
+from manyclass.distributed.workers.worker import StepReport
 from manyclass.training.run_log import read_log
 
 RULE = ServerRule(lr=0.3, momentum=0.9)
@@ -164,7 +164,7 @@ def test_looking_at_a_job_leaves_its_weights_as_they_would_be() -> None:
 
 def test_speed_counts_from_when_all_workers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("manyclass.distributed.monitor.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("manyclass.distributed.engines.monitor.time.monotonic", lambda: now[0])
     monitor, step = Monitor(2), StepReport(0, 100, StepOutcome(1.0, None))
     monitor.started(0)
     now[0] = 10.0
@@ -293,7 +293,7 @@ def test_what_cannot_work_is_refused_in_one_sentence(
 
 
 def test_another_version_of_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    from manyclass.distributed import ray_session
+    from manyclass.distributed.engines import ray_session
 
     monkeypatch.setattr(ray_session, "version_of_ray", lambda: "2.9.3")
     with pytest.raises(ConfigError, match=r"ray 2\.9\.3 is installed; this engine runs with 2\.52 or later, below 3"):
@@ -303,7 +303,7 @@ def test_another_version_of_ray_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_shard_needs_no_torch() -> None:
     import subprocess
 
-    program = "import sys, manyclass.distributed.ray_servers; print('torch' in sys.modules)"
+    program = "import sys, manyclass.distributed.engines.ray_servers; print('torch' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == "False"
 

@@ -5,10 +5,9 @@ import threading
 import numpy as np
 from downpour_cases import head, plus_one, shards_of
 
-from manyclass.distributed.messages import Pull
-from manyclass.distributed.push_ledger import Sender
+from manyclass.distributed.messages import Pull, Sender
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.shared_lock import SharedLock
+from manyclass.distributed.servers.shared_lock import SharedLock
 
 ROUNDS, WRITERS = 400, 3
 

@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 from downpour_cases import LinearReplica, calling, head, shards_of, transport
 
-from manyclass.distributed.messages import Exchange
-from manyclass.distributed.push_ledger import Sender
+from manyclass.distributed.messages import Exchange, Sender
 from manyclass.distributed.row_rules import ServerRule
-from manyclass.distributed.shard import ParameterShard
+from manyclass.distributed.servers.shard import ParameterShard
+from manyclass.distributed.servers.trunk_server import TrunkServer
+from manyclass.distributed.servers.worker_memory import KEPT
 from manyclass.distributed.staleness import Staleness
-from manyclass.distributed.transport import best_classes, carried_out
-from manyclass.distributed.trunk_server import TrunkServer
-from manyclass.distributed.worker import Pipeline, StepReport, Worker
-from manyclass.distributed.worker_memory import KEPT
+from manyclass.distributed.steps.transport import best_classes, carried_out
+from manyclass.distributed.workers.worker import Pipeline, StepReport, Worker
 from manyclass.errors import ConfigError
 
 RULES = [ServerRule(lr=0.3, momentum=0.5), ServerRule(kind="adagrad", lr=0.3)]

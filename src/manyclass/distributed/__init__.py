@@ -1,8 +1,8 @@
 """Training beyond one process: asynchronous Downpour SGD, with the classes' rows on parameter shards.
 
-Everything but the two engines is free of threads, processes and networks: shards (`shard.py`), the trunk's server
-(`trunk_server.py`), workers (`worker.py`), transports, the coordinator. Nothing here imports torch or ray until a
-replica or an engine needs them.
+Everything but the `engines` is free of threads, processes and networks: `steps`, which two transports share out;
+`servers`, which own the parameters; `workers`, which train. Nothing here imports torch or ray until a replica or an
+engine needs them.
 """
 
 from manyclass.distributed.job import Job

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from manyclass._section_file import read_sections
-from manyclass.distributed.checkpoints import MANIFEST, SHARD_KIND, TRUNK_KIND, JobFolder
 from manyclass.distributed.messages import Floats
 from manyclass.distributed.placement import Placement
+from manyclass.distributed.servers.checkpoints import MANIFEST, SHARD_KIND, TRUNK_KIND, JobFolder
 from manyclass.distributed.settings import HeadSettings
 from manyclass.errors import CorruptFileError, FileError
 from manyclass.index import ClassIndex

@@ -5,12 +5,12 @@ Rows are numbers within a shard, 32 bits. `wire_bytes` counts what a message wei
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from manyclass.distributed.push_ledger import Sender
+from manyclass.errors import ManyclassError
 
 Floats = npt.NDArray[np.float32]
 Numbers = npt.NDArray[np.uint32]
@@ -32,6 +32,18 @@ def wire_bytes(message: Any) -> int:
     if isinstance(message, int | float | np.generic):
         return 8
     return sum(wire_bytes(getattr(message, part.name)) for part in fields(message))
+
+
+class FencedError(ManyclassError):
+    """A worker that was given up, or replaced, still sends; it has to join anew."""
+
+
+class Sender(NamedTuple):
+    """Who pushes, and which of its pushes this is."""
+
+    worker: int
+    incarnation: int
+    sequence: int
 
 
 class Outcome(StrEnum):

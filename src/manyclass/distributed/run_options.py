@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from manyclass._validation import check_count
+from manyclass.distributed.servers.worker_memory import KEPT
 from manyclass.distributed.staleness import Staleness
-from manyclass.distributed.worker_memory import KEPT
 from manyclass.errors import ConfigError
 
 TRANSPORTS = ("activations", "rows")

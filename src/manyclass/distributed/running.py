@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from manyclass.distributed.engines.run_result import RunResult
+from manyclass.distributed.engines.watching import watching
 from manyclass.distributed.job import Job, JobText
 from manyclass.distributed.run_options import RunOptions
-from manyclass.distributed.run_result import RunResult
-from manyclass.distributed.watching import watching
 from manyclass.errors import ConfigError
 from manyclass.training.run_log import RunLog
 
@@ -34,9 +34,9 @@ def run_job(text: JobText, options: RunOptions, engine: str = "threads") -> RunR
 def _engine(name: str, text: JobText, job: Job, options: RunOptions) -> Any:
     """Return the engine, which has refused what cannot work, and started nothing yet."""
     if name == "threads":
-        from manyclass.distributed.threads_engine import ThreadsEngine
+        from manyclass.distributed.engines.threads_engine import ThreadsEngine
 
         return ThreadsEngine(job, options)
-    from manyclass.distributed.ray_engine import RayEngine
+    from manyclass.distributed.engines.ray_engine import RayEngine
 
     return RayEngine(text, job, options)

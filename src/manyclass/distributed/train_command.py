@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from manyclass._backend import default_threads
+from manyclass.distributed.engines.run_result import RunResult
 from manyclass.distributed.job import JobText
 from manyclass.distributed.run_options import DURABILITIES, TRANSPORTS, RunOptions
-from manyclass.distributed.run_result import RunResult
 from manyclass.distributed.running import ENGINES, run_job
 from manyclass.distributed.staleness import Staleness
 from manyclass.errors import ConfigError, ManyclassError

@@ -20,7 +20,7 @@ RESULT = {"kind": "result", "classes": 5000, "examples": 1000, "accuracy": 0.5, 
 BY_WORKERS = {"transport": "activations", "staleness": {"0": 5, "2": 3}, "bytes_per_step": 1e5,
               "shards": [{"load": 0.3, "table_age": 3.0, "version": 4}],
               "worker_rates": {"0": 250.0, "1": 250.0}}  # fmt: skip
-VERDICT = {"acknowledged": 612, "in_doubt_applied": 3, "doubled": 0, "lost": 0, "wrong_cells": 0,
+VERDICT = {"acknowledged": 612, "in_doubt_applied": 3, "doubled": 0, "lost": 0, "lost_early": 0, "wrong_cells": 0,
            "holds": True, "faults": {"kill shard": 1}}  # fmt: skip
 
 

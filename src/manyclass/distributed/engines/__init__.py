@@ -1,0 +1,1 @@
+"""Where it runs: threads of one process, or actors of Ray; and what is seen of a run meanwhile."""

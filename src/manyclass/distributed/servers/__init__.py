@@ -1,0 +1,1 @@
+"""Who owns parameters, and what survives: shards, the trunk's server, pushes that count once, checkpoints, logs."""
