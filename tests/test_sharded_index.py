@@ -1,6 +1,7 @@
 """An index in parts answers as one index does, here and on Ray."""
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +114,8 @@ def on_ray(folder: Path) -> None:
             ShardedIndex.on_ray(paths, options=[{}])
 
 
+@pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 def test_actors_of_ray_each_hold_a_part(tmp_path: Path) -> None:
-    pytest.importorskip("ray")
     assert run_with_ray(__file__, str(tmp_path), folder=tmp_path)[-1] == "all parts have answered"
 
 

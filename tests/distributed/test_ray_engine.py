@@ -4,12 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from cases import ROOT
 
-pytest.importorskip("ray")
+# Not loaded into this process: ray reads its environment then, and other tests start clusters of their own.
+pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
 
 
 def run(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:

@@ -51,13 +51,16 @@ class ThreadsEngine:
             buffer_share=1 / options.workers,
         )
         self.folder = None if options.folder is None else JobFolder(options.folder, head, self.placement)
-        self._owned = contextlib.nullcontext() if self.folder is None else self.folder.own_job()
-        manifest = None if self.folder is None else self.folder.manifest()  # refuses the folder of another job
-        self.shards = self._opened_shards()
-        epoch = 0 if self.folder is None else self.folder.new_epoch()
-        self.coordinator = Coordinator(job.steps, staleness=options.staleness, epoch=epoch)
-        if manifest is not None:
-            self.coordinator.restore(manifest["coordinator"])
+        with contextlib.ExitStack() as owned:
+            if self.folder is not None:
+                owned.enter_context(self.folder.own_job())  # before anything is read: whoever has it may be writing
+            manifest = None if self.folder is None else self.folder.manifest()  # refuses the folder of another job
+            self.shards = self._opened_shards()
+            epoch = 0 if self.folder is None else self.folder.new_epoch()
+            self.coordinator = Coordinator(job.steps, staleness=options.staleness, epoch=epoch)
+            if manifest is not None:
+                self.coordinator.restore(manifest["coordinator"])
+            self._owned = owned.pop_all()  # until the run is over
         self._failure: BaseException | None = None
         self._over = threading.Event()
 

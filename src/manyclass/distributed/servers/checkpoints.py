@@ -63,7 +63,7 @@ class JobFolder:
     def _remove_other_shards(self) -> None:
         """Remove files of other numbers of shards: they are older than the manifest."""
         for path in self.path.iterdir():
-            match = re.fullmatch(r"shard-\d+-of-(\d+)-\d+\.(mc|log)", path.name)
+            match = re.fullmatch(r"shard-\d+-of-(\d+)(-\d+\.(mc|log)|\.lock)", path.name)
             if match and int(match[1]) != self.placement.shards:
                 path.unlink(missing_ok=True)
 
