@@ -5,9 +5,10 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
-from experiments.distributed.task import ROOT, TaskSizes
+from experiments.distributed.task import ROOT, RULES, TaskSizes
 from experiments.frame.stages import Run
 from manyclass.distributed.engines.monitor import Summary
 from manyclass.distributed.engines.run_result import RunResult
@@ -17,11 +18,11 @@ from manyclass.training.progress import Show
 
 def plain_loop(sizes: TaskSizes, seeds: int, run: Run) -> None:
     """Train in one process, without any engine: what the others are held against."""
-    for seed in range(seeds):
-        if run.records.done(stage="plain", kind="result", seed=seed):
-            continue
-        found = _trained_plainly(replace(sizes, seed=seed), run)
-        run.records.write(stage="plain", kind="result", engine="plain loop", workers=1, seed=seed, **found)
+    for rule, seed in product(RULES, range(seeds)):
+        key = {"stage": "plain", "kind": "result", "rule": rule, "seed": seed}
+        if not run.records.done(**key):
+            found = _trained_plainly(replace(sizes, seed=seed, rule=rule), run)
+            run.records.write(**key, engine="plain loop", workers=1, **found)
 
 
 def _trained_plainly(sizes: TaskSizes, run: Run) -> dict[str, Any]:
@@ -36,7 +37,13 @@ def _trained_plainly(sizes: TaskSizes, run: Run) -> dict[str, Any]:
     task, below = sizes.task(), sizes.trunk()
     head = mct.CandidateSoftmax(sizes.hidden, sizes.classes, tail_sampler="uniform", mined_every=sizes.mined_every,
                                 remembered=0, meter_every=0, seed=sizes.seed)  # fmt: skip
-    optimizer = mct.RowSGD([*below.parameters(), *head.parameters()], lr=sizes.rate, momentum=sizes.momentum)
+    of_rows, of_trunk = RULES[sizes.rule]
+    groups = [{"params": [*below.parameters()], "lr": of_trunk.lr}, {"params": [*head.parameters()], "lr": of_rows.lr}]
+    optimizer: torch.optim.Optimizer
+    if sizes.rule == "adagrad":
+        optimizer = mct.RowAdagrad(groups)
+    else:
+        optimizer = mct.RowSGD(groups, lr=of_rows.lr, momentum=of_rows.momentum)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mct.ApproximationWarning)
         trained = train((below, head), lambda step: task.batch(step, sizes.batch), optimizer, steps=sizes.steps,
@@ -52,15 +59,16 @@ def by_threads(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] 
     """Train with the engine of threads, both transports once, and each number of workers with every seed."""
     from manyclass.distributed.engines.threads_engine import ThreadsEngine
 
-    for transport, count in [*(("activations", count) for count in workers), ("rows", 2)]:
-        for seed in range(seeds):
-            if run.records.done(stage="threads", kind="result", transport=transport, workers=count, seed=seed):
-                continue
-            job = replace(sizes, seed=seed).job()
-            options = RunOptions(workers=count, transport=transport, evaluate_every=None)
-            with run.progress(job.steps, "batches") as show:
-                result = ThreadsEngine(job, options, _shown_by(show)).run()
-            _record(run, "threads", result, sizes, workers=count, transport=transport, seed=seed)
+    ways = [*product(RULES, ["activations"], workers), ("adagrad", "rows", 2)]
+    for (rule, transport, count), seed in product(ways, range(seeds)):
+        key = {"rule": rule, "transport": transport, "workers": count, "seed": seed}
+        if run.records.done(stage="threads", kind="result", **key):
+            continue
+        job = replace(sizes, seed=seed, rule=rule).job()
+        options = RunOptions(workers=count, transport=transport, evaluate_every=None)
+        with run.progress(job.steps, "batches") as show:
+            result = ThreadsEngine(job, options, _shown_by(show)).run()
+        _record(run, "threads", result, sizes, **key)
 
 
 def by_ray(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] = (1, 2, 4)) -> None:
@@ -68,15 +76,14 @@ def by_ray(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] = (1
     from manyclass.distributed.engines.ray_engine import RayEngine
 
     os.environ["PYTHONPATH"] = str(ROOT)  # workers import the task from here
-    for count in workers:
-        for seed in range(seeds):
-            if run.records.done(stage="ray", kind="result", workers=count, seed=seed):
-                continue
-            text = replace(sizes, seed=seed).text()
-            with run.progress(sizes.steps, "batches") as show:
-                result = RayEngine(text, text.job(), RunOptions(workers=count),
-                                   _shown_by(show)).run()  # fmt: skip
-            _record(run, "ray", result, sizes, workers=count, transport="activations", seed=seed)
+    for count, seed in product(workers, range(seeds)):
+        key = {"rule": sizes.rule, "transport": "activations", "workers": count, "seed": seed}
+        if run.records.done(stage="ray", kind="result", **key):
+            continue
+        text = replace(sizes, seed=seed).text()
+        with run.progress(sizes.steps, "batches") as show:
+            result = RayEngine(text, text.job(), RunOptions(workers=count), _shown_by(show)).run()
+        _record(run, "ray", result, sizes, **key)
 
 
 def _shown_by(show: Show) -> Callable[[Summary], None]:

@@ -5,47 +5,51 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from experiments.distributed.task import RULES
 from experiments.frame.drawing import Line, canvas, draw_lines, in_percent, in_plain_numbers, save, series_style
 from experiments.frame.page import Figure, Section, Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 
 ENGINES = {"plain loop": "plain loop, no engine", "threads": "threads", "ray": "Ray"}
+MAIN = next(iter(RULES))  # of the figures; the other one is told of in the table
 MOST_STALENESS = 16  # drawn; what is beyond is hardly ever met
 
 
 def learned(records: Records) -> list[list[Record]]:
     """Return the results of learning, those that differ only in the seed together, in order."""
-    groups: dict[tuple[int, str, int], list[Record]] = {}
+    groups: dict[tuple[int, int, str, int], list[Record]] = {}
     for record in records.select(kind="result"):
-        key = list(ENGINES).index(record["engine"]), record.get("transport") or "", record["workers"]
+        key = (list(RULES).index(record["rule"]), list(ENGINES).index(record["engine"]), record.get("transport") or "",
+               record["workers"])  # fmt: skip
         groups.setdefault(key, []).append(record)
     return [groups[key] for key in sorted(groups)]
 
 
-def mean_of(records: Records, engine: str, field: str, **fields: Any) -> float | None:
+def mean_of(records: Records, engine: str, field: str, rule: str = MAIN, **fields: Any) -> float | None:
     """Return the mean over seeds of what some runs came to; None where there are none."""
-    found = [record[field] for record in records.select(kind="result", engine=engine, **fields)]
+    found = [record[field] for record in records.select(kind="result", engine=engine, rule=rule, **fields)]
     return fmean(found) if found else None
 
 
 def learning_table(records: Records) -> Table:
     """Return accuracy and speed of each engine and number of workers, means over seeds."""
-    plain = mean_of(records, "plain loop", "accuracy")
-    speed = mean_of(records, "plain loop", "examples_per_second")
     rows = []
     for group in learned(records):
+        rule = group[0]["rule"]
+        plain, speed = (mean_of(records, "plain loop", field, rule) for field in ("accuracy", "examples_per_second"))
         accuracies = [record["accuracy"] for record in group]
         accuracy, spread = fmean(accuracies), (max(accuracies) - min(accuracies)) / 2
         rate = fmean(record["examples_per_second"] for record in group)
         rows.append([
-            ENGINES[group[0]["engine"]], group[0].get("transport") or ABSENT, whole(group[0]["workers"]),
+            rule, ENGINES[group[0]["engine"]], group[0].get("transport") or ABSENT, whole(group[0]["workers"]),
             f"{percent(accuracy)} ± {percent(spread)}", percent(accuracy / plain) if plain else ABSENT, whole(rate),
             times(rate / speed) if speed else ABSENT, whole(len(group)),
         ])  # fmt: skip
-    columns = ["engine", "transport", "workers", "accuracy", "of the plain loop", "examples/s", "speed", "seeds"]
+    columns = ["rule", "engine", "transport", "workers", "accuracy", "of the plain loop", "examples/s", "speed",
+               "seeds"]  # fmt: skip
     caption = "The same task, after as many examples: means over seeds, ± half of what is between the least and most."
-    return Table(columns, rows, caption, "llrrrrrr")
+    return Table(columns, rows, caption, "lllrrrrrr")
 
 
 def learning_section(records: Records, folder: Path) -> Section:
@@ -56,9 +60,10 @@ def learning_section(records: Records, folder: Path) -> Section:
         return Section("The same learning", text)
     first = groups[0][0]
     text += (f" {whole(first['classes'])} classes, {whole(first['examples'])} examples. Every worker, and the plain "
-             "loop, computes with one thread.")  # fmt: skip
+             "loop, computes with one thread. Servers move parameters by Adagrad, and beside it by SGD with momentum "
+             "0.9, which many workers make overshoot: what they compute at the same point adds up.")  # fmt: skip
     parts: list[Table | Figure] = [learning_table(records)]
-    if any(group[0]["engine"] != "plain loop" for group in groups):
+    if any(group[0]["engine"] != "plain loop" and group[0]["rule"] == MAIN for group in groups):
         parts.append(draw_speed_and_accuracy(records, folder))
     return Section("The same learning", text, parts)
 
@@ -70,7 +75,8 @@ def draw_speed_and_accuracy(records: Records, folder: Path) -> Figure:
         lines = []
         for position, engine in enumerate(("threads", "ray")):
             points = [(group[0]["workers"], fmean(record[field] for record in group)) for group in learned(records)
-                      if group[0]["engine"] == engine and group[0].get("transport") == "activations"]  # fmt: skip
+                      if (group[0]["rule"], group[0]["engine"], group[0].get("transport"))
+                      == (MAIN, engine, "activations")]  # fmt: skip
             if points:
                 counts, values = [point[0] for point in points], [point[1] for point in points]
                 lines.append(Line(ENGINES[engine], counts, values, series_style(position)))
@@ -91,7 +97,7 @@ def draw_speed_and_accuracy(records: Records, folder: Path) -> Figure:
 
 def watching_section(records: Records, folder: Path) -> Section:
     """Return staleness, bytes, load of shards and age of tables, as a run shows them."""
-    groups = [group for group in learned(records) if group[0]["engine"] != "plain loop"]
+    groups = [group for group in learned(records) if group[0]["engine"] != "plain loop" and group[0]["rule"] == MAIN]
     text = ("The staleness of a push is how many others its shard applied between read and write; the age of a table "
             "entry is counted in look-ups.")  # fmt: skip
     if not groups:

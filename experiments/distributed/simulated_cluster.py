@@ -16,6 +16,7 @@ from manyclass.distributed.messages import wire_bytes
 from manyclass.distributed.steps.transport import TRUNK, Call
 from manyclass.distributed.workers.coordinator import Coordinator
 from manyclass.distributed.workers.worker import Pipeline, StepReport, Wave
+from manyclass.errors import DivergedError
 
 WRITES = ("apply_shared", "apply_own", "push", "exchange")
 
@@ -48,6 +49,7 @@ class SimulatedRun:
     ends: list[float] = field(default_factory=list)  # when steps were finished
     by_worker: dict[int, tuple[int, float]] = field(default_factory=dict)  # examples, and when the last were finished
     busiest_shard: float = 0.0  # share of the time that it works
+    diverged: bool = False  # at the end of it, the loss was not finite
 
     @property
     def examples_per_second(self) -> float:
@@ -206,8 +208,11 @@ class SimulatedCluster:
         """Let all workers work until every batch is finished."""
         for worker in self.workers:
             self.events.at(0.0, worker.look)
-        self.events.run(lambda: self.run_so_far.steps >= self.coordinator.batches)
         run = self.run_so_far
+        try:
+            self.events.run(lambda: run.steps >= self.coordinator.batches)
+        except DivergedError:  # so many workers may overshoot until nothing is finite: an outcome, too
+            run.diverged = True
         run.seconds = self.events.now
         run.busiest_shard = max(server.turn.busy for server in self.servers[:-1]) / max(run.seconds, 1e-12)
         return run

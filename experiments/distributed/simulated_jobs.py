@@ -78,8 +78,8 @@ def simulated(job: Job, setting: Setting, costs: Costs) -> Outcome:
 
     with one_blas_thread():
         run = _run(pipeline, setting, shards, trunk, job.steps, costs, placement.size(0))
-        found = None
-        if job.test is not None:
+        found = 0.0 if run.diverged else None
+        if job.test is not None and not run.diverged:
             model = ShardedModel(below, placement, lambda calls: [call(one) for one in calls])
             found = accuracy(model, job.test())
     return outcome(run, found)

@@ -37,7 +37,7 @@ class Plan:
 
     task_classes: int = 20_000
     steps: int = 600  # batches of a training run
-    tests: int = 2000  # examples to evaluate on
+    tests: int = 10_000  # examples to evaluate on
     repeats: int = 40  # of each timing
     look_up_rows: tuple[int, int] = (30_000, 300_000)  # of shards in which candidates are looked up, timed
     policies: tuple[str, ...] = ("unbounded", "bounded:4", "scaled:4")  # of staleness, in learning

@@ -182,7 +182,7 @@ def draw_learning(records: Records, folder: Path) -> Figure:
     draw_bands(other, right, title="accuracy after as many examples (prediction)", ylabel="accuracy", ylim=(0, None))
     caption = (
         "The demo's task, trained in simulated time by so many workers: every gradient is computed "
-        "from rows and trunk as old as they would be."
+        "from rows and trunk as old as they would be. Where training diverged, the accuracy is 0."
     )
     return Figure("simulation_learning", save(figure, folder, "simulation_learning"), caption,
                   "Predicted staleness and accuracy against workers")  # fmt: skip

@@ -15,7 +15,7 @@ from experiments.frame.page import write_page
 from experiments.frame.records import Records
 from experiments.frame.stages import Options
 
-RESULT = {"kind": "result", "classes": 5000, "examples": 1000, "accuracy": 0.5, "seconds": 2.0,
+RESULT = {"kind": "result", "rule": "adagrad", "classes": 5000, "examples": 1000, "accuracy": 0.5, "seconds": 2.0,
           "examples_per_second": 500.0}  # fmt: skip
 BY_WORKERS = {"transport": "activations", "staleness": {"0": 5, "2": 3}, "bytes_per_step": 1e5,
               "shards": [{"load": 0.3, "table_age": 3.0, "version": 4}],
