@@ -46,11 +46,11 @@ class Plan:
     real_shards: int = 2
     real_runs: int = 3  # of each number of workers
     workers: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 100)
-    learning_shards: tuple[int, ...] = (4, 32)
+    learning_shards: tuple[int, ...] = (8,)
     shards: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     classes: tuple[int, ...] = (1_000_000, 10_000_000, 100_000_000)
-    scale_steps: int = 20  # of each worker, where only time is simulated
-    draws: int = 3  # of costs and of chance: what error bars are made of
+    scale_steps: int = 10  # of each worker, where only time is simulated
+    draws: int = 2  # of costs and of chance: what error bars are made of
 
 
 FULL = Plan()

@@ -38,12 +38,12 @@ def trunk() -> nn.Module:
 def job(quick: bool = False) -> Job:
     """Return the job: 100,000 classes, or 20,000 for a first try."""
     classes = 20_000 if quick else 100_000
-    pictures, rule = Pictures(classes), ServerRule(lr=0.3, momentum=0.9)
+    pictures = Pictures(classes)
     return Job(
         trunk=trunk,
         batches=pictures.batch,
-        head=HeadSettings(classes=classes, features=HIDDEN, rule=rule),
-        trunk_rule=rule,
+        head=HeadSettings(classes=classes, features=HIDDEN, rule=ServerRule(kind="adagrad", lr=0.1)),
+        trunk_rule=ServerRule(kind="adagrad", lr=0.05),
         steps=600 if quick else 4000,
         test=lambda: [pictures.batch(10**9, 1000)],  # a number that no training batch has
         learned=0.4 if quick else None,
