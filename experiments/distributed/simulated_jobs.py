@@ -1,8 +1,9 @@
 """A job, or a layer too large to hold, on a cluster in simulated time; and the same job for real, by threads."""
 
 import os
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -161,25 +162,18 @@ def _came_to(result: RunResult) -> Outcome:
     return Outcome(rate, mean, quantile(summary.staleness, 0.95), last.accuracy, 0.0, summary.bytes_per_step)
 
 
-def slowdown_of_two(job: Job, shards: int) -> tuple[float, float]:
+def slowdown_of_two(job: Job, shards: int, repeats: int = 3) -> tuple[float, float]:
     """Return the seconds of a step of one worker alone, and how much longer each of two takes that share nothing.
 
     Two whole runs at the same time, in two threads of this process: what they share is the machine and Python.
     """
+    options, job = RunOptions(shards=shards, workers=1), replace(job, test=None)  # training alone
 
-    options = RunOptions(shards=shards, workers=1)
+    def rate(at_once: int) -> float:
+        with ThreadPoolExecutor(at_once) as threads:
+            results = threads.map(lambda _: by_threads(job, options), range(at_once))
+            return fmean(sum(result.summary.workers.values()) for result in results)
 
-    def timed(count: int) -> float:
-        threads = [threading.Thread(target=by_threads, args=(job, options)) for _ in range(count)]
-        started = time.perf_counter()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return time.perf_counter() - started
-
-    timed(1)  # warms up
-    alone = _came_to(by_threads(job, options))
-    once, twice = timed(1), timed(2)
-    examples = len(job.batches(0)[1])
-    return examples / alone.examples_per_second, max(1.0, twice / once)
+    rate(1)  # warms up
+    alone, both = (median(rate(count) for _ in range(repeats)) for count in (1, 2))
+    return len(job.batches(0)[1]) / alone, max(1.0, alone / both)

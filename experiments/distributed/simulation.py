@@ -71,7 +71,7 @@ def simulated_job(plan: Plan) -> Job:
 
 
 def measure_costs(plan: Plan, run: Run) -> None:
-    """Time the parts of a step, a step of one worker, two workers that share nothing, and calls by Ray."""
+    """Time the parts of a step, a step of one worker, two workers that share nothing, and calls and steps by Ray."""
     import torch
 
     from experiments.distributed.ray_call_costs import measured_calls
@@ -95,11 +95,16 @@ def measure_costs(plan: Plan, run: Run) -> None:
     rest = max(0.0, step - examples / parts.examples_per_second)  # what no part accounts for
     forward, places = replica.forward(0), Placement(job.head.classes, plan.real_shards, seed=job.head.seed)
     positives = Targets(forward.targets, job.head.classes).split(places)[0]
-    calls = measured_calls(forward.x, positives, plan.real_shards, plan.repeats)
+    calls = measured_calls(forward.x, positives, plan.real_shards, plan.repeats)._asdict()
+    costs = replace(costs, loop=rest)
+    record = {"costs": costs.to_json(), "ray": calls | {"rest": 0.0}}
+    by_one = real(replace(task_of(plan), steps=short.steps), "ray", 1, plan.real_shards).examples_per_second
+    setting = Setting(1, plan.real_shards, Machines(link=None, cores=2))
+    without = simulated(short, setting, by_ray(costs, record)).examples_per_second
+    record["ray"]["rest"] = max(0.0, examples / by_one - examples / without)  # of Ray's own processes beside the calls
     run.records.write(
-        stage=COSTS, kind="costs", costs=replace(costs, loop=rest).to_json(), errors=errors, step=step,
-        slowdown=slowdown, examples=examples, trunk=int(sum(part.size for part in trunk.values.values())),
-        features=job.head.features, noise=noise, ray=calls._asdict(),
+        stage=COSTS, kind="costs", **record, errors=errors, step=step, slowdown=slowdown, examples=examples,
+        trunk=int(sum(part.size for part in trunk.values.values())), features=job.head.features, noise=noise,
     )  # fmt: skip
 
 
@@ -151,8 +156,9 @@ def on_this_machine(record: dict[str, Any], engine: str, workers: int, draw: int
 
 
 def by_ray(costs: Costs, record: dict[str, Any]) -> Costs:
-    """Return costs with those of Ray's calls."""
-    return replace(costs, call=record["ray"]["call"], serve=record["ray"]["serve"])
+    """Return costs with those of Ray's calls, and what else a step takes there."""
+    ray = record["ray"]
+    return replace(costs, call=ray["call"], serve=ray["serve"], loop=costs.loop + ray["rest"])
 
 
 def cluster(record: dict[str, Any], draw: int) -> tuple[Costs, Machines]:

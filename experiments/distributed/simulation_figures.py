@@ -24,9 +24,9 @@ ASSUMPTIONS = (
     "**What it takes for granted.** One worker or shard per machine, one core of each, as fast as one of this machine; "
     "a shard does one call after the other. 10 GbE: 1.25 GB per second and card, 50 µs until the first byte arrives, "
     "nobody else on it. A call takes caller and server the processor time that Ray took for one here, with messages as "
-    "large. Two steps under way per worker. Up to a hundred million classes only time is simulated: the messages are "
-    "those of the real classes, rows there are none, and the time of a look-up is extrapolated from shards of some "
-    "thousand rows.\n\n"
+    "large, and a step what it took here beside its parts. Two steps under way per worker. Up to a hundred million "
+    "classes only time is simulated: the messages are those of the real classes, rows there are none, and the time of "
+    "a look-up is extrapolated from shards of some thousand rows.\n\n"
     "**Error bars** run from the least to the most of several draws, of the costs within the uncertainty of their "
     "timings and of chance, and are widened on both sides by the largest error of the comparison with real runs. "
     "Machines that fail or hang, switches, and other users are not in them."
@@ -96,7 +96,7 @@ def validation_table(records: Records) -> Table | None:
     error = largest_error(records)
     caption = (
         f"The same job on this machine, by threads and by Ray, and in simulated time; at most {percent(error)} off in "
-        "speed. Costs were measured with one worker by threads, so that the first row is no test of them."
+        "speed. Costs were measured with one worker, so that the first row of each engine is no test of them."
     )
     columns = ["engine", "workers", "examples/s, measured", "simulated", "staleness, measured", "simulated",
                "accuracy, measured", "simulated"]  # fmt: skip
