@@ -14,10 +14,12 @@ from manyclass.distributed.placement import Placement
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.servers.shard import ParameterShard
 from manyclass.distributed.steps.activations_transport import ActivationsTransport
+from manyclass.distributed.steps.refresh_turns import RefreshTurns
 from manyclass.distributed.steps.rows_transport import RowsTransport
 from manyclass.distributed.steps.transport import Call, Identity, carried_out
 
 KINDS = ("rows", "activations", "shared sets")
+HEAD = HeadSettings(classes=1, features=1)  # for what a layer has that is told nothing else
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +80,7 @@ def predicted(sizes: TrafficSizes, shards: int, batch: int, kind: str, distinct:
     """Return the bytes that the formula says, without the few of headers. distinct: rows that a step touches."""
     row, to_and_fro = 4 * sizes.features, 2 * shards * batch * 4 * sizes.features
     if kind == "rows":  # number, row and bias there, and their gradients back; and the rows whose turn it is
-        refreshed = min(1000, -(-sizes.classes // 1000))
+        refreshed = RefreshTurns(sizes.classes, period=HEAD.refresh_steps, limit=HEAD.refresh_limit).turn
         return distinct * (2 * (row + 4) + 8) + refreshed * (row + 8)
     if kind == "activations":  # activations there, their gradients back; candidates' numbers, logits and gradients
         return to_and_fro + batch * shards * candidates_each(sizes.candidates, shards) * 12 + 20 * batch
