@@ -56,12 +56,12 @@ def _of_learning(records: Records) -> list[Goal]:
             share = mean_of(records, engine, "accuracy", workers=workers, transport="activations")
             if share is not None:
                 found.append(Goal(f"accuracy with {workers} workers, {name}",
-                                  f"at least {percent(LEAST_OF_PLAIN)} of the plain loop's", percent(share / plain),
+                                  f"{percent(LEAST_OF_PLAIN)} of the plain loop's", percent(share / plain),
                                   share >= LEAST_OF_PLAIN * plain))  # fmt: skip
         rate = mean_of(records, engine, "examples_per_second", workers=1, transport="activations")
         if rate is not None:
             found.append(Goal(f"cost of the engine, {name}, one worker", "told",
-                              f"{times(rate / speed)} the plain loop's examples per second", None))  # fmt: skip
+                              f"{times(rate / speed)} the plain loop's speed", None))  # fmt: skip
     return found
 
 
@@ -74,7 +74,7 @@ def _of_bytes(records: Records) -> list[Goal]:
         return []
     batch, shards = min(saved, key=saved.__getitem__)
     least = saved[batch, shards]
-    wanted = f"at least {LEAST_SAVED}× fewer, up to 16 shards"
+    wanted = f"{LEAST_SAVED}× fewer, up to 16 shards"
     told = f"{times(least)} fewer at the least (batch {batch}, {shards} shards)"
     return [Goal("bytes per step, activations instead of rows", wanted, told, least >= LEAST_SAVED)]
 
