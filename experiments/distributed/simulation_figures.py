@@ -123,7 +123,7 @@ def draw_bands(axis: "Axes", named: dict[str, dict[int, Band]], **settings: Any)
     for place, (name, bands) in enumerate(named.items()):
         style = series_style(place)
         low, middle, high = zip(*bands.values(), strict=True)
-        axis.fill_between(list(bands), low, high, color=style["color"], alpha=0.18, linewidth=0)
+        axis.fill_between(list(bands), low, high, color=style["color"], alpha=0.08, linewidth=0)
         lines.append(Line(name, list(bands), middle, style))
     draw_lines(axis, lines, xlabel="workers", xscale="log", **settings)
 
@@ -137,7 +137,9 @@ def draw_speed(records: Records, folder: Path) -> Figure:
     by_classes: dict[str, dict[int, Band]] = {}
     for (classes, shards, workers), draws in grouped(found, "classes", "shards", "workers").items():
         if classes == most:
-            by_shards.setdefault(f"{shards} shards", {})[workers] = band(draws, "examples_per_second", widened)
+            by_shards.setdefault(f"{shards} shard{'s' * (shards > 1)}", {})[workers] = band(
+                draws, "examples_per_second", widened
+            )
         if shards == middle_shards:
             by_classes.setdefault(f"{whole(classes)}", {})[workers] = band(draws, "examples_per_second", widened)
     figure, (left, right) = canvas(2, width=12, height=4.6)
@@ -145,8 +147,8 @@ def draw_speed(records: Records, folder: Path) -> Figure:
     draw_bands(left, by_shards, title=f"{whole(most)} classes (prediction)", **settings)
     draw_bands(right, by_classes, title=f"classes, on {middle_shards} shards (prediction)", **settings)
     caption = (
-        "Predicted speed on 10 GbE. Where lines lie flat, the busiest shard has no more time: more workers bring "
-        "nothing there, more shards do."
+        "Predicted speed on 10 GbE. Lines lie flat where a server has no more time: with few shards these, with many "
+        "the one server of the trunk, which is asked at every step here (`--trunk-every` asks it less often)."
     )
     return Figure("simulation_speed", save(figure, folder, "simulation_speed"), caption,
                   "Predicted examples per second against workers")  # fmt: skip

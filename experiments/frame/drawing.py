@@ -122,7 +122,7 @@ def line_style(peer: str) -> dict[str, Any]:
 
 def series_style(position: int) -> dict[str, Any]:
     """Return line options for the lines of a sweep, told apart by colour in the order they are drawn."""
-    palette = ("#1f6f8b", "#c8553d", "#7a9e3b", "#8a6bbf", "#e0a458")
+    palette = ("#1f6f8b", "#c8553d", "#7a9e3b", "#8a6bbf", "#e0a458", "#5b6670")
     return {"color": palette[position % len(palette)], "linewidth": 2.2, "markersize": 4.5, "marker": "o"}
 
 
