@@ -147,8 +147,9 @@ def draw_speed(records: Records, folder: Path) -> Figure:
     draw_bands(left, by_shards, title=f"{whole(most)} classes (prediction)", **settings)
     draw_bands(right, by_classes, title=f"classes, on {middle_shards} shards (prediction)", **settings)
     caption = (
-        "Predicted speed on 10 GbE. Lines lie flat where a server has no more time: with few shards these, with many "
-        "the one server of the trunk, which is asked at every step here (`--trunk-every` asks it less often)."
+        "Predicted speed on 10 GbE. Lines lie flat where the shards have no more time. Each of them is called twice in "
+        "every step of every worker, and what Ray takes for a call does not shrink where shards are more: from a few "
+        "on, larger batches help, and more shards hardly do."
     )
     return Figure("simulation_speed", save(figure, folder, "simulation_speed"), caption,
                   "Predicted examples per second against workers")  # fmt: skip
