@@ -148,8 +148,8 @@ def draw_speed(records: Records, folder: Path) -> Figure:
     draw_bands(right, by_classes, title=f"classes, on {middle_shards} shards (prediction)", **settings)
     caption = (
         "Predicted speed on 10 GbE. Lines lie flat where the shards have no more time. Each of them is called twice in "
-        "every step of every worker, and what Ray takes for a call does not shrink where shards are more: from a few "
-        "on, larger batches help, and more shards hardly do."
+        "every step of every worker, and what Ray takes for a call does not shrink where shards are more: beyond a "
+        "few, more of them hardly help."
     )
     return Figure("simulation_speed", save(figure, folder, "simulation_speed"), caption,
                   "Predicted examples per second against workers")  # fmt: skip
