@@ -5,9 +5,9 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.distributed.task import ROOT
 from manyclass.distributed.engines.ray_session import ray_session, secure_environment
 
 CALLS = "CoreWorkerService.grpc_client.PushTask"  # how Ray calls a method of an actor
@@ -17,7 +17,6 @@ LOSING = {
     # Before Ray says that a message was lost it waits a second whether its actor died; here less, for more pushes.
     "RAY_timeout_ms_task_wait_for_death_info": "100",
 }
-ROOT = Path(__file__).parents[2]
 NODE_STORE = 100 << 20  # bytes of shared memory of each node
 # A removed node is noticed after three seconds instead of fifteen: the same faults in less time.
 NOTICE = {"health_check_period_ms": 1000, "health_check_failure_threshold": 3}

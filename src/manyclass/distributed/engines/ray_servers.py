@@ -14,11 +14,11 @@ from typing import Any
 
 from manyclass.distributed.engines.monitor import Monitor, Summary
 from manyclass.distributed.engines.ray_metrics import ShardMetrics, WorkerMetrics
-from manyclass.distributed.messages import FencedError, Floats, Outcome
+from manyclass.distributed.messages import Arrays, FencedError, Floats, Outcome
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.run_options import RunOptions
 from manyclass.distributed.servers.checkpoints import JobFolder
-from manyclass.distributed.servers.trunk_server import Arrays, TrunkServer
+from manyclass.distributed.servers.trunk_server import TrunkServer
 from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.steps.transport import with_x
 from manyclass.distributed.workers.coordinator import Assignment, Coordinator, Fence
