@@ -10,12 +10,12 @@ NATIVE := CMakeLists.txt pyproject.toml constraints.txt $(wildcard cpp/*.cpp cpp
 help:  ## Show what there is
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
-# Passive waiting: torch's threads would otherwise spin after every operation, on the core the native pool wants.
+# The command settles how torch's threads wait: by default they spin on the core that the native pool wants.
 demo: $(VENV)/demo.stamp  ## Train a network with 100,000 classes: five output layers, the same seconds each
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m experiments demo
+	$(BIN)/python -m experiments demo
 
 test: $(VENV)/test.stamp lint  ## Lint, type-check and run all tests
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest
+	$(BIN)/python -m pytest
 
 # Half with a log and half without, each with the whole cluster killed twice; in the first half, nodes are removed, too.
 chaos: $(VENV)/test.stamp  ## Push under faults: 11,000 acknowledged pushes, 110 faults, compared with a ledger
@@ -36,7 +36,7 @@ format: $(VENV)/test.stamp  ## Format everything
 NAME ?= demo
 ARGS ?= --resume
 experiment: $(VENV)/experiments.stamp  ## Run an experiment: make experiment NAME=imagenet21k ARGS=--quick
-	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m experiments $(NAME) $(ARGS)
+	$(BIN)/python -m experiments $(NAME) $(ARGS)
 
 documents: $(VENV)/test.stamp  ## Write the figures of README and docs again, from the committed records
 	$(BIN)/python -m experiments documents

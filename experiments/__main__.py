@@ -1,6 +1,5 @@
 """The command `python -m experiments`: translates options, calls what does the work, says where the results are."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Annotated
 
 import experiments
 from experiments.frame.needs import EXTRA
+from experiments.frame.waiting_threads import settle_waiting_threads
 from manyclass._backend import default_threads
 from manyclass.errors import ConfigError, FileError, ManyclassError
 
-# libgomp reads this when torch loads it: threads that spin after each operation take cores from the native pool.
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+settle_waiting_threads()  # before torch is loaded
 
 EXTRAS = {"typer", "rich", "jinja2", "matplotlib", "torch", "PIL", "fontTools", "threadpoolctl"}
 

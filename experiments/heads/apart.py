@@ -7,6 +7,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from typing import TypeVar
 
+from experiments.frame.waiting_threads import settle_waiting_threads
 from manyclass.errors import ManyclassError
 
 Result = TypeVar("Result")
@@ -42,7 +43,7 @@ def run_apart(
 def _prepare(threads: int) -> None:
     """Hold torch to the threads; its OpenMP reads the environment when it is loaded, which happens here."""
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # spinning threads take cores from the native pool
+    settle_waiting_threads()
     import torch
 
     torch.set_num_threads(threads)

@@ -24,7 +24,7 @@ def small_head(classes: int = CLASSES, features: int = FEATURES, **settings: Any
     torch.manual_seed(0)
     mined = settings.get("candidates", 16)
     head = CandidateSoftmax(
-        features, classes, **{"config": RANKED, "mined_candidates": mined, "mined_every": 1, **settings}
+        features, classes, **{"config": RANKED, "mined_examples": 32, "mined_candidates": mined, **settings}
     )
     with torch.no_grad():
         head.weight.mul_(torch.linspace(1, 4, classes)[:, None])

@@ -111,7 +111,7 @@ def test_with_as_many_samples_as_classes_the_loss_is_torchs(sampler: str | Tenso
 def test_a_head_that_computes_all_classes_has_torchs_loss_whatever_its_tail(tail_sampler: Any, output: Any) -> None:
     torch.manual_seed(1)
     head = CandidateSoftmax(
-        5, CLASSES, mined_candidates=CLASSES, mined_every=1, output=output, tail_sampler=tail_sampler, meter_every=0
+        5, CLASSES, mined_candidates=CLASSES, mined_examples=32, output=output, tail_sampler=tail_sampler, meter_every=0
     )
     x, target = torch.randn(6, 5), torch.tensor([3, 0, 29, 3, 1, 2])
     for _ in range(2):
@@ -133,6 +133,7 @@ def test_a_tail_by_counts_estimates_the_normaliser_without_bias(shared: bool) ->
         400,
         config=RANKED,
         candidates=3,
+        mined_examples=32,
         mined_candidates=3,
         tail=60,
         tail_sampler="counted",
@@ -176,7 +177,9 @@ def trained(head: Any, steps: int, optimizer: Any, first: int = 0) -> list[float
 
 def candidate(**settings: Any) -> Any:
     torch.manual_seed(0)
-    return CandidateSoftmax(5, 200, mined_candidates=2, tail=9, tail_sampler="counted", meter_every=0, **settings)
+    return CandidateSoftmax(
+        5, 200, mined_examples=32, mined_candidates=2, tail=9, tail_sampler="counted", meter_every=0, **settings
+    )
 
 
 def sampled(**settings: Any) -> Any:
@@ -252,6 +255,7 @@ def test_a_tail_follows_classes_that_come_and_go(tail_sampler: Any) -> None:
     head = CandidateSoftmax(
         5,
         200,
+        mined_examples=32,
         mined_candidates=2,
         tail=400,
         tail_sampler=tail_sampler,

@@ -20,7 +20,7 @@ SEVERAL = torch.tensor([[4, -1, -1], [0, 2, 29], [-1, -1, -1], [1, 6, -1], [5, 5
 WEIGHT = (torch.arange(CLASSES) % 5) / 2  # zeros among them, and one of the targets is
 EVERYTHING = Drawn(torch.arange(CLASSES), torch.zeros(CLASSES, dtype=torch.float64))
 
-ALL_MINED: dict[str, Any] = {"mined_every": 1, "mined_candidates": CLASSES, "meter_every": 0}
+ALL_MINED: dict[str, Any] = {"mined_examples": 32, "mined_candidates": CLASSES, "meter_every": 0}
 HEADS: dict[str, Any] = {
     "full": lambda **options: FullSoftmax(FEATURES, CLASSES, **options),
     "shared": lambda **options: CandidateSoftmax(FEATURES, CLASSES, tail=0, **ALL_MINED, **options),
@@ -104,7 +104,7 @@ def test_what_is_spread_is_estimated_without_bias(sampled: bool) -> None:
     head: Any = SampledSoftmax(FEATURES, CLASSES, samples=20, **settings)
     if not sampled:
         settings["tail_sampler"] = "uniform"  # the same batch again and again is no random one
-        head = CandidateSoftmax(FEATURES, CLASSES, tail=20, mined_every=1, meter_every=0, **settings)
+        head = CandidateSoftmax(FEATURES, CLASSES, tail=20, mined_examples=32, meter_every=0, **settings)
         head._looked_up = lambda x, refresh=False: torch.arange(3).expand(len(x), -1)
     x, target = torch.randn(4, FEATURES, dtype=torch.float64), torch.tensor([1, 2, 3, 9])
     exact = (0.5 / CLASSES * WEIGHT * functional.linear(x, head.weight, head.bias)).sum(1)

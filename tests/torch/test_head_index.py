@@ -168,13 +168,17 @@ def test_readings_match_what_was_left_out(settings: dict[str, Any], tail: int) -
 
 
 def test_a_batch_of_many_classes_warns_once() -> None:
-    head = CandidateSoftmax(FEATURES, CLASSES, mined_candidates=20, mined_every=1, config=RANKED, tail=0, meter_every=0)
+    head = CandidateSoftmax(
+        FEATURES, CLASSES, mined_candidates=20, mined_examples=32, config=RANKED, tail=0, meter_every=0
+    )
     with pytest.warns(ApproximationWarning, match=r"a batch touches \d+ of 60 classes, more than 20%"):
         head(X, TARGET)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         head(X, TARGET)
-        CandidateSoftmax(FEATURES, CLASSES, mined_candidates=2, config=RANKED, tail=0)(X[:1], TARGET[:1])
+        CandidateSoftmax(FEATURES, CLASSES, mined_candidates=2, mined_examples=32, config=RANKED, tail=0)(
+            X[:1], TARGET[:1]
+        )
         head.eval()(X, TARGET)
 
 
@@ -189,6 +193,8 @@ def test_the_meter_looks_every_so_many_steps() -> None:
 
 
 def test_without_comparisons_only_the_count_is_read() -> None:
-    head = CandidateSoftmax(FEATURES, CLASSES, mined_candidates=1, config=RANKED, tail=0, meter_every=0)
+    head = CandidateSoftmax(
+        FEATURES, CLASSES, mined_candidates=1, mined_examples=32, config=RANKED, tail=0, meter_every=0
+    )
     head(X[:1], TARGET[:1])
     assert set(head.meter.report()) == {"distinct_classes"}

@@ -71,7 +71,7 @@ def test_readings_cost_the_same_share_of_a_step_at_any_size() -> None:
 
 def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:
     torch.manual_seed(0)
-    head = CandidateSoftmax(32, 20_000, mined_every=1)
+    head = CandidateSoftmax(32, 20_000, mined_examples=32)
     x, y = 0.1 * torch.randn(8, 32), torch.randint(20_000, (8,))
     for _ in range(3):
         head(x, y).backward()
@@ -87,7 +87,7 @@ def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:
 
 
 def test_without_readings_it_goes_on_as_often_as_it_may() -> None:
-    head = CandidateSoftmax(32, 20_000, meter_every=0, mined_every=2)
+    head = CandidateSoftmax(32, 20_000, meter_every=0, mined_examples=32, mined_every=2)
     built = []
     for _ in range(2):
         head(0.1 * torch.randn(8, 32), torch.arange(8)).backward()

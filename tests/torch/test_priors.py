@@ -28,7 +28,7 @@ from manyclass.torch.class_frequencies import smoothed
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")  # classes are few
 FEATURES, CLASSES = 16, 50
 COUNTS = torch.arange(CLASSES) ** 2  # the first was never met
-EVERYTHING: dict[str, Any] = {"config": RANKED, "meter_every": 0, "mined_candidates": CLASSES, "mined_every": 1}
+EVERYTHING: dict[str, Any] = {"config": RANKED, "meter_every": 0, "mined_candidates": CLASSES, "mined_examples": 32}
 SOFTMAX_HEADS: list[Any] = [
     FullSoftmax,
     SampledSoftmax,

@@ -91,8 +91,8 @@ def ranked_by_sketches(rank: int) -> dict[str, Any]:
     torch.manual_seed(1)
     points = torch.randn(400, 16)
     config = HashConfig.flat_sketch(64)
-    head = ShardedSoftmax(16, 400, config=config, mined_every=2, meter_every=0, tail=32, row_update="fused",
-                          row_optimizer=partial(RowSGD, lr=10.0))  # fmt: skip
+    head = ShardedSoftmax(16, 400, config=config, mined_examples=32, mined_every=2, meter_every=0, tail=32,
+                          row_update="fused", row_optimizer=partial(RowSGD, lr=10.0))  # fmt: skip
     losses = []
     for step in range(60):
         target = torch.randint(400, (40,), generator=torch.Generator().manual_seed(1000 * step + rank))

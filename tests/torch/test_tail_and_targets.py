@@ -17,12 +17,15 @@ from manyclass.torch.tail_and_targets import TailAndTargets
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")  # heads of few classes
 NOTHING = torch.empty(0, dtype=torch.int64)
 BATCH, TAIL = 24, 10
-EVEN = torch.full((CLASSES,), 1 / CLASSES).double()
 
 
 def skewed(classes: int = CLASSES) -> Tensor:
     frequencies = 1 / (torch.arange(classes).double() + 1)
     return frequencies / frequencies.sum()
+
+
+def even(classes: int) -> Tensor:
+    return torch.full((classes,), 1 / classes).double()
 
 
 def batch(frequencies: Tensor, seed: int, size: int = BATCH) -> Tensor:
@@ -38,7 +41,7 @@ def taught(frequencies: Tensor, batches: int = 3000) -> TailAndTargets:
     return learned
 
 
-@pytest.mark.parametrize("frequencies", [skewed(), EVEN], ids=["skewed", "even"])
+@pytest.mark.parametrize("frequencies", [skewed(), even(CLASSES)], ids=["skewed", "even"])
 @pytest.mark.parametrize("hard", [NOTHING, torch.tensor([[2, 40], [-1, 2]])], ids=["no hard", "hard"])
 def test_in_the_mean_the_weights_of_each_class_add_up_to_one(frequencies: Tensor, hard: Tensor) -> None:
     learned, sampler = taught(frequencies), ClassSampler(CLASSES, seed=1)
@@ -71,7 +74,28 @@ def test_classes_that_were_not_met_share_what_is_new() -> None:
     assert shares.sum() == pytest.approx(1)
     unmet = learned.counts.counts.numpy() == 0
     assert unmet.any()
-    np.testing.assert_allclose(shares[unmet], learned.new_share / 1000)
+    assert shares[unmet].min() == shares[unmet].max()
+    assert learned.new_share / 1000 <= shares[unmet][0] < shares[~unmet].min()
+
+
+def test_shares_that_differ_by_chance_are_drawn_together_and_others_are_not() -> None:
+    """Of 2,000 even classes, each met six times or so, a count of two is chance; of unequal ones it is a share."""
+    alike, unlike = (taught(frequencies, 500) for frequencies in (even(2000), skewed(2000)))
+    assert np.ptp(alike.counts.counts.numpy()) > 8
+    np.testing.assert_allclose(alike.shares(np.arange(2000), 2000), 1 / 2000, rtol=0.2)
+    frequent = np.arange(20)
+    np.testing.assert_allclose(unlike.shares(frequent, 2000), skewed(2000).numpy()[frequent], rtol=0.3)
+
+
+def test_after_few_targets_of_each_class_the_weights_still_add_up() -> None:
+    """Weights by bare counts would be a tenth too large in sum: one over a count of chance is more than one over its
+    mean."""
+    learned, sampler = taught(even(2000), 500), ClassSampler(2000, seed=1)
+    sums = [
+        float(learned.classes(NOTHING, batch(even(2000), 10_000 + seed), TAIL, sampler).log_weights.exp().sum())
+        for seed in range(300)
+    ]
+    assert np.mean(sums) == pytest.approx(2000, rel=0.03)
 
 
 def test_targets_that_meet_by_no_chance_stand_for_themselves() -> None:

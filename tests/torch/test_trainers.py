@@ -46,7 +46,8 @@ class Network(nn.Module):
         torch.manual_seed(1)
         self.trunk = nn.Linear(FEATURES, FEATURES)
         self.head = mct.CandidateSoftmax(
-            FEATURES, CLASSES, candidates=8, mined_candidates=4, tail=32, refresh_steps=20, meter_every=0,
+            FEATURES, CLASSES, candidates=8, mined_examples=32, mined_every=16, mined_candidates=4,
+            tail=32, refresh_steps=20, meter_every=0,
             config=HashConfig.flat_sketch(64), row_update="at_step", row_optimizer=partial(mct.RowAdam, lr=0.05),
         )  # fmt: skip
 

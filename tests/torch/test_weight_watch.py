@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_m
 def new_head(**settings: Any) -> CandidateSoftmax:
     torch.manual_seed(0)
     return CandidateSoftmax(
-        FEATURES, CLASSES, config=HashConfig.flat_sketch(64), meter_every=0, **{"mined_every": 1, **settings}
+        FEATURES, CLASSES, config=HashConfig.flat_sketch(64), meter_every=0, **{"mined_examples": 32, **settings}
     )
 
 

@@ -11,7 +11,7 @@ EXAMPLES = 4  # examples compared with all classes at a time: the cost is that o
 DEPTH = 10  # recall is of the exact best ten
 LARGE_SHARE = 0.2
 FIRST_DOUBLING = 16
-CLASSES_PER_STEP = 1_000  # compared in the mean, for each example: a small part of what a step computes
+CLASSES_PER_STEP = 250  # compared in the mean, for each example: a small part of what a step computes
 SHORTEST_INTERVAL = 10
 
 

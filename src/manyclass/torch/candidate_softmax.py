@@ -71,12 +71,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     output: "softmax" (default), or "logistic": every class is a yes/no question.
     shared: bool = True. All examples of a batch use the same classes, what any of them found: one dense product, and it
         learns better (docs/training.md). False: every example its own, as in the paper.
-    mined_examples: int = 32. With shared=True, examples for which candidates are looked up at a time; 0: never any.
-    mined_every: int = 16. Steps from one time to the next; more while hard classes hold little probability, and at the
-        start of training there is no such time.
+    mined_examples: int = 0. With shared=True, examples of a batch for which candidates are looked up. None by default:
+        next to a light network the time is better spent on more steps. Where the network below takes most of a step,
+        give it the batch, so that every example meets the classes it confuses (docs/training.md, "Mining").
+    mined_every: int = 1. Steps from one such look-up to the next, at least; more while hard classes hold little
+        probability, as at the start of training.
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
-    tail: int = 256. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
+    tail: int = 128. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
     tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
         part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
         only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
@@ -95,7 +97,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     refresh_steps: int = 1000. Searches in training in which every class is re-hashed once, in turn.
     refresh_limit: int = 1000. Classes re-hashed before a search, at most.
     touched_first: bool = True. Beside the turn, re-hash the rows that the last step moved most.
-    meter_every: int, default classes / 1000, at least 10. Steps between two comparisons of a few examples with all
+    meter_every: int, default classes / 250, at least 10. Steps between two comparisons of a few examples with all
         classes, by which mining knows what it is worth; 0: never, and it goes on as often as it may. See `head.meter`.
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
@@ -118,11 +120,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         candidates: int | None = None,
         output: Output = "softmax",
         shared: bool = True,
-        mined_examples: int = 32,
-        mined_every: int = 16,
+        mined_examples: int = 0,
+        mined_every: int = 1,
         mined_candidates: int = 16,
         remembered: int = 2,
-        tail: int = 256,
+        tail: int = 128,
         tail_sampler: str | Tensor = "batch",
         targets_for_all: bool = True,
         prior: PriorSetting = None,

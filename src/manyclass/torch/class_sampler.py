@@ -97,12 +97,17 @@ class ClassSampler:
 
     def draw(self, count: int) -> Drawn:
         """Return `count` classes drawn with replacement, equal ones together."""
-        places = torch.rand(count, generator=self.generator, dtype=torch.float64)
-        ids = self.distribution.at(places)
-        if self.distribution is not self._uniform:  # a draw of what is gone is no draw of another: it is dropped
-            ids = ids[(ids >= 0) & ~self.removed.holds(ids)]
+        ids = self.draw_ids(count)
         classes, times = _counted(ids, ids[:0])
         return Drawn(classes, times.double().log_() - math.log(count) - self.log_probability(classes))
+
+    def draw_ids(self, count: int) -> Tensor:
+        """Return `count` classes drawn with replacement, as they come."""
+        places = torch.rand(count, generator=self.generator, dtype=torch.float64)
+        ids = self.distribution.at(places)
+        if self.distribution is self._uniform:
+            return ids
+        return ids[(ids >= 0) & ~self.removed.holds(ids)]  # a draw of what is gone is no draw of another
 
     def all_or_drawn(self, count: int) -> Drawn:
         """Return `count` draws; or, where there are no more classes, each that can be drawn, for itself alone."""

@@ -7,8 +7,10 @@ uniform draws of the tail, a class is among those of a step with probability
 
 and, when it is, stands for 1 / π classes (Horvitz and Thompson, 1952): a frequent one for itself, a rare one for all
 that are like it. In the mean that is the sum over all classes, with far less spread than the tail has alone where
-classes are unequal, and at no cost where they are equal. Shares are those among the last targets; what is not met yet
-has the probability that targets lately were new (Good, 1953), divided evenly.
+classes are unequal, and at no cost where they are equal. Shares are those among the last targets, drawn together as far
+as they differ by no more than chance (see `shares`): a class that was met once where others were met three times would
+otherwise stand for thrice as many, and the sum be too large. What is not met yet has the probability that targets
+lately were new (Good, 1953), divided evenly.
 
 Batches must be drawn at random for that. Where the same targets meet in a batch much more often than by chance, as in
 running text, targets stand for themselves alone, and the tail for all the rest.
@@ -32,6 +34,7 @@ PER_CLASS = 16  # targets remembered for each class, at most FOR_DRAWS in all
 RATE = 0.02  # of a batch in running means
 KNOWN_WELL = 1 << 14  # targets after which their shares tell what is chance
 BY_CHANCE = 3.0  # times as many repetitions as expected; more is no chance
+MOST_ALIKE = 1_000.0  # times that each class may count as met beforehand: of classes that are all alike
 RARE = 0.02  # repetitions per target that do no harm, however few were expected
 
 Doubles = npt.NDArray[np.float64]
@@ -43,6 +46,7 @@ class TailAndTargets:
     def __init__(self, num_classes: int) -> None:
         self.counts = TargetCounts(num_classes, min(FOR_DRAWS, PER_CLASS * num_classes))
         self.new_share = 1.0  # running mean: of the targets, those that none of the remembered ones equals
+        self.same_share = 0.0  # running mean: of the remembered targets, those that equal a new one
         self.repeated, self.expected = 0.0, 0.0  # running means: pairs of equal targets per target, found and by chance
 
     @property
@@ -62,14 +66,16 @@ class TailAndTargets:
             found = self._sampled(hard.numpy().reshape(-1), given, len(ids), tail, sampler)
         else:
             found = shared_classes(hard, positives, tail=tail, sampler=sampler)
-        self._count(positives, given, sampler.classes_left)
+        self._count(positives, given)
         return found
 
     def _sampled(self, hard: Ids, given: Ids, examples: int, tail: int, sampler: ClassSampler) -> StepClasses:
-        drawn = sampler.draw(tail).classes.numpy()
-        members, _ = core().counted_ids(hard, hard[:0])
+        drawn = sampler.draw_ids(tail).numpy()
         ids, _ = core().counted_ids(np.concatenate([given, drawn]), drawn[:0])
         log_weights = -np.log(self.chance(ids, len(given), examples, tail, sampler.classes_left))
+        if not len(hard):
+            return StepClasses(torch.from_numpy(ids), torch.from_numpy(log_weights))
+        members, _ = core().counted_ids(hard, hard[:0])
         log_weights[already_there(torch.from_numpy(members)[None], torch.from_numpy(ids))[0].numpy()] = 0.0
         return StepClasses(*map(torch.from_numpy, core().merged_classes(members, 0.0, ids, log_weights)))
 
@@ -81,27 +87,35 @@ class TailAndTargets:
         return there
 
     def shares(self, ids: Ids, classes_left: int) -> Doubles:
-        """Return how likely the next target is each of these classes, of so many that are not removed."""
-        met = self.counts.counts.numpy()[ids] / max(1, self.counts.known)
+        """Return how likely the next target is each of these classes, of so many that are not removed.
+
+        The counts are a sample: shares that vary from class to class like a gamma distribution of shape a are in the
+        mean (times met + a) / (targets + a · classes). Two targets are then equal with probability
+        (1 + 1 / a) / classes, and how often they are tells a: near zero where few classes are met all the time, so
+        that counts say it all, and large where classes are alike and differ by chance.
+        """
+        alike = 1 / max(classes_left * self.same_share - 1, 1 / MOST_ALIKE)
+        met = (self.counts.counts.numpy()[ids] + alike) / (self.counts.known + alike * classes_left)
         shares: Doubles = (1 - self.new_share) * met + self.new_share / classes_left
         return shares
 
-    def _count(self, positives: Tensor, given: Ids, classes_left: int) -> None:
+    def _count(self, positives: Tensor, given: Ids) -> None:
         if not len(given):
             return
+        before = self.counts.counts.numpy()[given]
+        same = float(before.mean()) / max(1, self.counts.known)
         if self.counts.known >= KNOWN_WELL:
             _, times = core().counted_ids(given, given[:0])
             repeated = float((times * (times - 1)).sum()) / len(given)
-            expected = float(self.shares(given, classes_left).mean()) * (len(given) - 1)
             self.repeated += RATE * (repeated - self.repeated)
-            self.expected += RATE * (expected - self.expected)
-        new = float((self.counts.counts.numpy()[given] == 0).mean())
-        self.new_share += RATE * (new - self.new_share)
+            self.expected += RATE * (same * (len(given) - 1) - self.expected)
+        self.same_share += RATE * (same - self.same_share)
+        self.new_share += RATE * (float((before == 0).mean()) - self.new_share)
         self.counts.add(positives)
 
     def settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON would."""
-        means = {"new_share": self.new_share, "repeated": self.repeated, "expected": self.expected}
+        means = {name: getattr(self, name) for name in ("new_share", "same_share", "repeated", "expected")}
         counted = {name: getattr(self.counts, name) for name in ("targets", "examples", "remembered")}
         return means | counted
 
@@ -123,7 +137,7 @@ class TailAndTargets:
             raise FileError(str(error)) from error
         self.counts = counts
         self.new_share, self.repeated = float(settings["new_share"]), float(settings["repeated"])
-        self.expected = float(settings["expected"])
+        self.expected, self.same_share = float(settings["expected"]), float(settings.get("same_share", 0.0))
 
 
 def _log_of_rest(share: Any) -> Any:
