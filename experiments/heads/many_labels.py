@@ -28,7 +28,7 @@ from manyclass.torch.priors import PriorSetting
 from manyclass.training.metrics import Metrics, PrecisionAt
 
 HIDDEN, BATCH, RATE = 2048, 256, 0.01
-MINED: dict[str, Any] = {"mined_every": 1, "mined_examples": BATCH, "mined_candidates": 8}  # few classes: cheap
+MINED: dict[str, Any] = {"mined_examples": BATCH, "mined_candidates": 8}  # few classes: cheap
 TAIL = 1024
 BEST = (1, 3, 5)
 INSTALL = "pip install omikuji"

@@ -26,6 +26,7 @@ MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
 STEP_HEADS = (
     "candidate",
+    "candidate, 32 mined",
     "candidate, momentum at once",
     "candidate, plain fused",
     "own candidates",
@@ -44,6 +45,8 @@ def contestant(name: str, candidates: int) -> Contestant:
         settings = {"candidates": candidates, "meter_every": 0}
         if kind == "own candidates":
             settings["tail"] = 0
+        if how == "32 mined":  # the same number of examples in every step, whatever the classes
+            settings["mined_examples"] = 32
         if how == "plain fused":
             settings |= {"row_update": "fused", "row_optimizer": partial(mct.RowSGD, lr=0.1)}
     head = partial(make, kind, **settings)
@@ -51,7 +54,7 @@ def contestant(name: str, candidates: int) -> Contestant:
         return head, None
     if kind == "full":
         return head, partial(torch.optim.SGD, **MOMENTUM)
-    return head, partial(mct.RowSGD, **MOMENTUM, row_momentum="at_once" if how else "lazy")
+    return head, partial(mct.RowSGD, **MOMENTUM, row_momentum="at_once" if how == "momentum at once" else "lazy")
 
 
 def run_steps(run: Run, stage: str, sizes: Iterable[StepSizes], heads: Iterable[str]) -> None:

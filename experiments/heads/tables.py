@@ -21,6 +21,7 @@ NAMES = {
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
+    "candidate, 32 mined": "… candidates looked up for 32 examples",
     "candidate, momentum at once": "… momentum at once (default of RowSGD)",
     "candidate, plain fused": "… plain SGD, fused",
     "own candidates": "candidate softmax, own candidates, no tail",

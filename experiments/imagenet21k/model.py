@@ -101,7 +101,8 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
     of any of the heads would move all classes along it. A trained layer takes both into its rows and bias.
     """
     torch.manual_seed(seed)
-    settings = {"tail": 1024} if head == "candidate" else {}
+    # The convolutions take most of a step: every example may look up the classes that it is mistaken for.
+    settings = {"tail": 1024, "mined_examples": plan.batch} if head == "candidate" else {}
     below = AlexNet(plan.features, plan.hidden, plan.widths)
     standardize = nn.BatchNorm1d(plan.features, affine=False)
     return TrunkAndHead(nn.Sequential(below, standardize), mct.make_head(head, plan.features, classes, **settings))

@@ -27,7 +27,7 @@ def new_trunk(sizes: TrunkSizes, side: int) -> nn.Sequential:
 
 
 def new_head(head: str, features: int, classes: int, candidates: int, **settings: Any) -> mct.OutputHead:
-    """Return an untrained output layer as it comes; the paper's has its own number of candidates."""
+    """Return an untrained output layer; the paper's has its own number of candidates."""
     own: dict[str, Any] = {"candidates": min(candidates, classes)} if head == "wta" else {}
     return mct.make_head(head, features, classes, **own, **settings)
 
@@ -36,7 +36,9 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
     """Return an untrained network with the given output layer."""
     torch.manual_seed(seed)
     trunk = new_trunk(plan.trunk, plan.side)
-    return TrunkAndHead(trunk, new_head(head, plan.trunk.features, classes, plan.candidates))
+    # The convolutions take most of a step: every example may look up the classes that it is mistaken for.
+    mined = {"mined_examples": plan.batch} if head == "candidate" else {}
+    return TrunkAndHead(trunk, new_head(head, plan.trunk.features, classes, plan.candidates, **mined))
 
 
 def optimizer_of(network: nn.Module, rate: float) -> mct.RowSGD:

@@ -12,7 +12,7 @@ from experiments.skipgram.heads.contestants import DRAWN, RATE, Contestant, Freq
 
 FREQUENT = 1000  # words that are the text's most frequent ones
 OWN_CANDIDATES = 100
-ALWAYS: dict[str, Any] = {"mined_every": 1, "meter_every": 0}  # looked up in each step, whether or not that pays
+ALWAYS: dict[str, Any] = {"mined_examples": 32, "meter_every": 0}  # looked up in each step, whether or not that pays
 
 
 def told_nothing(features: int, words: Frequencies, settings: dict[str, Any]) -> mct.OutputHead:
