@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from experiments.distributed.task import ROOT
+from experiments.distributed.task import let_workers_import_this
 from manyclass.distributed.engines.ray_session import ray_session, secure_environment
 
 CALLS = "CoreWorkerService.grpc_client.PushTask"  # how Ray calls a method of an actor
@@ -37,7 +37,7 @@ class Nodes(NamedTuple):
 @contextmanager
 def cluster(places: int, nodes: int, lose_messages: bool) -> Iterator[Nodes]:
     """Yield a cluster. places: for actors. nodes: beside the head, each with so many places; 0: there is no other."""
-    os.environ["PYTHONPATH"] = str(ROOT)  # actors import the workload from here
+    let_workers_import_this()
     if lose_messages:
         os.environ |= LOSING
     try:

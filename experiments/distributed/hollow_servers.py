@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from manyclass.distributed.messages import Applied, ApplyShared, Floats, Outcome, ScoreShared, SharedScores
-from manyclass.distributed.workers.worker import Arrays, Forward
+from manyclass.distributed.messages import Applied, ApplyShared, Arrays, Floats, Outcome, ScoreShared, SharedScores
+from manyclass.distributed.workers.worker import Forward
 
 
 class HollowShard:

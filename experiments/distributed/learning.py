@@ -1,6 +1,5 @@
 """The same task by the plain loop, by threads and by Ray: accuracy after as many examples, and examples per second."""
 
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -8,7 +7,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
-from experiments.distributed.task import ROOT, RULES, TaskSizes
+from experiments.distributed.task import RULES, TaskSizes, let_workers_import_this
 from experiments.frame.stages import Run
 from manyclass.distributed.engines.monitor import Summary
 from manyclass.distributed.engines.run_result import RunResult
@@ -35,8 +34,9 @@ def _trained_plainly(sizes: TaskSizes, run: Run) -> dict[str, Any]:
 
     torch.set_num_threads(1)  # a worker has one, too
     task, below = sizes.task(), sizes.trunk()
-    head = mct.CandidateSoftmax(sizes.hidden, sizes.classes, tail_sampler="uniform", tail=256, mined_examples=32,
-                                mined_every=sizes.mined_every, remembered=0, meter_every=0, seed=sizes.seed)  # fmt: skip
+    mined: dict[str, Any] = {"mined_examples": 32, "mined_every": sizes.mined_every, "remembered": 0}
+    head = mct.CandidateSoftmax(sizes.hidden, sizes.classes, tail_sampler="uniform", tail=256, **mined,
+                                meter_every=0, seed=sizes.seed)  # fmt: skip
     of_rows, of_trunk = RULES[sizes.rule]
     groups = [{"params": [*below.parameters()], "lr": of_trunk.lr}, {"params": [*head.parameters()], "lr": of_rows.lr}]
     optimizer: torch.optim.Optimizer
@@ -75,7 +75,7 @@ def by_ray(sizes: TaskSizes, seeds: int, run: Run, workers: tuple[int, ...] = (1
     """Train with the engine of Ray, one cluster for each number of workers."""
     from manyclass.distributed.engines.ray_engine import RayEngine
 
-    os.environ["PYTHONPATH"] = str(ROOT)  # workers import the task from here
+    let_workers_import_this()
     for count, seed in product(workers, range(seeds)):
         key = {"rule": sizes.rule, "transport": "activations", "workers": count, "seed": seed}
         if run.records.done(stage="ray", kind="result", **key):

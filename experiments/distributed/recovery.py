@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.distributed.chaos import ChaosPlan, run_chaos
 from experiments.distributed.nemesis import Nemesis
-from experiments.distributed.task import ROOT, TaskSizes
+from experiments.distributed.task import TaskSizes, let_workers_import_this
 from experiments.frame.stages import Run
 from manyclass.distributed import HeadSettings, ServerRule
 from manyclass.distributed.engines.ray_session import ray_session
@@ -41,7 +41,7 @@ def pause_after_kill(sizes: KilledShard, run: Run) -> None:
     done = len(run.records.select(stage="recovery", kind="recovery"))
     if done >= sizes.times:
         return
-    os.environ["PYTHONPATH"] = str(ROOT)
+    let_workers_import_this()
     settings = HeadSettings(classes=sizes.classes, features=sizes.features, rule=ServerRule(lr=0.1), mined_every=1)
     placement = Placement(sizes.classes, 1)
     with tempfile.TemporaryDirectory(dir=run.cache) as folder, ray_session(None, 4) as ray:
@@ -101,7 +101,7 @@ class _ShardUser:
 
 def learning_through_faults(sizes: TaskSizes, faults: int, run: Run) -> None:
     """Train on Ray twice, undisturbed and with killed and paused shards and workers, and record both curves."""
-    os.environ["PYTHONPATH"] = str(ROOT)
+    let_workers_import_this()
     for kind in ("calm", "faults"):
         if run.records.done(stage="faults", kind="curve", run=kind):
             continue

@@ -1,6 +1,5 @@
 """A job, or a layer too large to hold, on a cluster in simulated time; and the same job for real, by threads."""
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from statistics import fmean, median
@@ -11,7 +10,7 @@ import numpy as np
 from experiments.distributed.hollow_servers import HollowReplica, HollowShard
 from experiments.distributed.simulated_cluster import Machines, SimulatedCluster, SimulatedRun
 from experiments.distributed.step_costs import Costs
-from experiments.distributed.task import ROOT, TaskSizes
+from experiments.distributed.task import TaskSizes, let_workers_import_this
 from manyclass.distributed.engines.run_result import RunResult
 from manyclass.distributed.job import Job
 from manyclass.distributed.placement import Placement
@@ -142,7 +141,7 @@ def real(task: TaskSizes, engine: str, workers: int, shards: int) -> Outcome:
     if engine == "ray":
         from manyclass.distributed.engines.ray_engine import RayEngine
 
-        os.environ["PYTHONPATH"] = str(ROOT)  # workers import the task from here
+        let_workers_import_this()
         return _came_to(RayEngine(task.text(), task.job(), options).run())
     return _came_to(by_threads(task.job(), options))
 

@@ -1,5 +1,6 @@
 """The demo's task as a job, with the same output layer for the plain loop and for workers."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,19 @@ from manyclass.distributed.job import JobText
 if TYPE_CHECKING:
     from experiments.demo.task import Identification
 
-ROOT = Path(__file__).parents[2]  # from which workers in other processes import this
+ROOT = Path(__file__).parents[2]
+
 # Of the rows, and of the trunk. Adagrad, as those found who first did Downpour SGD (Dean et al., 2012); momentum beside
 # it, which adds up with what many workers compute at the same point.
 RULES = {
     "adagrad": (ServerRule(kind="adagrad", lr=0.1), ServerRule(kind="adagrad", lr=0.05)),
     "momentum": (ServerRule(lr=0.3, momentum=0.9), ServerRule(lr=0.3, momentum=0.9)),
 }
+
+
+def let_workers_import_this() -> None:
+    """Have processes that this one starts, those of Ray included, find the experiments."""
+    os.environ["PYTHONPATH"] = str(ROOT)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -79,10 +79,7 @@ def learning_limit(records: Records) -> str:
     """Return how much of the classes a step of these runs computes."""
     runs = records.select(stage="learning", kind="result", head="candidate")
     classes, distinct = runs[-1]["classes"], mean(run["readings"]["distinct_classes"] for run in runs)
-    return (
-        f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step, so many that the head "
-        "itself warns"
-    )
+    return f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step"
 
 
 def tail_block(records: Records) -> str:

@@ -129,6 +129,8 @@ def head_of(name: str, sizes: LearningSizes) -> mct.OutputHead:
     if name.startswith("round robin"):
         period = int(name.rpartition(" ")[2])
         settings = {"refresh_steps": period, "touched_first": False, "refresh_limit": sizes.classes}
+    if name == TOUCHED_FIRST or name.startswith("round robin"):
+        settings["mined_examples"] = BATCH  # who never looks anything up has nothing to refresh
     special = name in (TOUCHED_FIRST, LAZY) or name.startswith("round robin")
     return make("candidate" if special else name, HIDDEN, sizes.classes, **settings)
 

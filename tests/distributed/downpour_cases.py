@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from manyclass.distributed.messages import Push, Sender
+from manyclass.distributed.messages import Arrays, Push, Sender
 from manyclass.distributed.placement import Placement
 from manyclass.distributed.row_rules import ServerRule
 from manyclass.distributed.servers.shard import ParameterShard
@@ -14,7 +14,7 @@ from manyclass.distributed.settings import HeadSettings
 from manyclass.distributed.steps.activations_transport import ActivationsTransport
 from manyclass.distributed.steps.rows_transport import RowsTransport
 from manyclass.distributed.steps.transport import TRUNK, Call, Identity, Transport
-from manyclass.distributed.workers.worker import Arrays, Forward
+from manyclass.distributed.workers.worker import Forward
 
 TRANSPORTS = {"activations": ActivationsTransport, "rows": RowsTransport}
 

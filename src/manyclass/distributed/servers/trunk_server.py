@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from manyclass.distributed.messages import Arrays as Arrays
-from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_bytes
+from manyclass.distributed.messages import Arrays, Exchange, Floats, TrunkValues, wire_bytes
 from manyclass.distributed.row_rules import ServerRule, move_all
 from manyclass.distributed.servers.push_faults import fault_of_trunk
 from manyclass.distributed.servers.push_ledger import PushLedger

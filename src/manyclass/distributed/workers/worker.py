@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from manyclass._validation import check_count
-from manyclass.distributed.messages import Arrays as Arrays
-from manyclass.distributed.messages import Exchange, Floats, TrunkValues, wire_bytes
+from manyclass.distributed.messages import Arrays, Exchange, Floats, TrunkValues, wire_bytes
 from manyclass.distributed.positives import Targets
 from manyclass.distributed.servers.worker_memory import KEPT
 from manyclass.distributed.settings import HeadSettings
