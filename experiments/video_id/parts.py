@@ -111,13 +111,13 @@ def _marked_step(
     return marks
 
 
-def measured_head(head: str, features: int, classes: int, candidates: int) -> mct.OutputHead:
+def measured_head(head: str, features: int, classes: int, candidates: int, batch: int) -> mct.OutputHead:
     """Return an output layer whose step is to be measured.
 
-    Ours looks candidates up as often as a network does that has learned much: at the start, when it would seldom do so,
-    a step is cheaper.
+    Ours looks candidates up for the whole batch in every step, as in a network that has learned much: at the start,
+    when it would seldom do so, a step is cheaper.
     """
-    settings = {"meter_every": 0} if head == "candidate" else {}
+    settings = {"meter_every": 0, "mined_examples": batch} if head == "candidate" else {}
     return new_head(head, features, classes, candidates, **settings)
 
 
@@ -132,7 +132,7 @@ def run_parts(run: Run, stage: str, videos: Videos, sizes: TrunkSizes, batch: in
         torch.manual_seed(run.options.seed)
         trunk = new_trunk(sizes, videos.side)
         try:
-            layer = measured_head(head, sizes.features, videos.classes, candidates)
+            layer = measured_head(head, sizes.features, videos.classes, candidates, batch)
         except MemoryBudgetError as error:
             run.records.write(**told, kind="left_out", reason=str(error))
             continue
