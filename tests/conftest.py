@@ -1,13 +1,13 @@
 """Fixtures for every test; what is not a fixture is in cases.py."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
+from experiments.frame.waiting_threads import settle_waiting_threads
 from manyclass import _native
 
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # as the make commands do, before torch is loaded
+settle_waiting_threads()  # as the commands do, before torch is loaded
 
 
 @pytest.fixture

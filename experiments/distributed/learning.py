@@ -34,9 +34,12 @@ def _trained_plainly(sizes: TaskSizes, run: Run) -> dict[str, Any]:
 
     torch.set_num_threads(1)  # a worker has one, too
     task, below = sizes.task(), sizes.trunk()
-    mined: dict[str, Any] = {"mined_examples": 32, "mined_every": sizes.mined_every, "remembered": 0}
-    head = mct.CandidateSoftmax(sizes.hidden, sizes.classes, tail_sampler="uniform", tail=256, **mined,
-                                meter_every=0, seed=sizes.seed)  # fmt: skip
+    layer = sizes.head()
+    same = {
+        name: getattr(layer, name) for name in ("mined_examples", "mined_every", "mined_candidates", "tail", "seed")
+    }
+    head = mct.CandidateSoftmax(layer.features, layer.classes, tail_sampler="uniform", remembered=0, meter_every=0,
+                                **same)  # fmt: skip
     of_rows, of_trunk = RULES[sizes.rule]
     groups = [{"params": [*below.parameters()], "lr": of_trunk.lr}, {"params": [*head.parameters()], "lr": of_rows.lr}]
     optimizer: torch.optim.Optimizer

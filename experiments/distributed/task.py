@@ -55,15 +55,19 @@ class TaskSizes:
         torch.manual_seed(self.seed)
         return trunk(self.features, self.hidden)
 
+    def head(self) -> HeadSettings:
+        """Return the output layer."""
+        rows, _ = RULES[self.rule]
+        return HeadSettings(classes=self.classes, features=self.hidden, rule=rows, mined_every=self.mined_every,
+                            seed=self.seed)  # fmt: skip
+
     def job(self) -> Job:
         """Return the job."""
-        task, (rows, trunk) = self.task(), RULES[self.rule]
-        head = HeadSettings(classes=self.classes, features=self.hidden, rule=rows, mined_every=self.mined_every,
-                            seed=self.seed)  # fmt: skip
+        task, (_, trunk) = self.task(), RULES[self.rule]
         return Job(
             trunk=self.trunk,
             batches=lambda number: task.batch(number, self.batch),
-            head=head,
+            head=self.head(),
             trunk_rule=trunk,
             steps=self.steps,
             test=lambda: [task.test(self.tests)],
