@@ -20,7 +20,7 @@ from manyclass.errors import InputError
 
 KS = (1, 3, 5, 10, 20, 50, 100)
 BANDS = {"head": 0.5, "torso": 0.9, "tail": 1.0}  # up to which share of all occurrences, the most frequent words first
-SCORES_AT_ONCE = 1 << 25
+SCORES_AT_ONCE = 1 << 26
 LogProbs = Callable[[Tensor], Tensor]  # of word numbers (n,): log probabilities of every neighbour, (n, words)
 
 
@@ -91,15 +91,15 @@ def evaluate(log_probs: LogProbs, held_out: HeldOut) -> dict[str, Any]:
 def ranks_of(scores: Tensor, neighbours: Tensor) -> Tensor:
     """Return the rank of each neighbour among all words, from 1 on; of equal ones the lower number is first.
 
-    scores (n, words), neighbours (n, width), -1 where there is none → (n, width).
+    scores (n, words), neighbours (n, width), -1 where there is none → (n, width), 1 there. Row by row: NumPy counts a
+    row that is in the cache a hundred times as fast as torch whole batches.
     """
-    numbers, columns = torch.arange(scores.shape[1]), []
-    for own in neighbours.clamp_min(0).unbind(1):
-        value = scores.gather(1, own[:, None])
-        better = (scores > value).sum(1)
-        equal_before = ((scores == value) & (numbers < own[:, None])).sum(1)
-        columns.append(1 + better + equal_before)
-    return torch.stack(columns, 1)
+    found = np.ones(tuple(neighbours.shape), np.int64)
+    for ranks, row, own in zip(found, scores.numpy(), neighbours.tolist(), strict=True):
+        for place, word in enumerate(own):
+            if word >= 0:
+                ranks[place] += np.count_nonzero(row > row[word]) + np.count_nonzero(row[:word] == row[word])
+    return torch.from_numpy(found)
 
 
 def measures(ranks: Tensor) -> dict[str, Any]:
