@@ -22,7 +22,7 @@ def train_peer(run: Run, name: str, plan: Plan) -> None:
     except RuntimeError as error:  # of a library that could not learn this text
         leave_out(run, "left_out", name, f"{library} failed: {error}")
         return
-    words = round(read * float(task.frequencies.met.sum()) / len(task.corpus.train))  # that stay, by the same rule
+    words = round(read * float(task.frequencies.met.sum()) / task.corpus.tokens)  # that stay, by the same rule
     tested = task.tests.all(found.log_probs, found.vectors.numpy())
     run.records.write(
         stage=stage, kind="result", head=name, classes=len(task.corpus.words), features=plan.features,

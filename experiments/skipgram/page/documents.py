@@ -3,7 +3,15 @@
 from experiments.frame.documents import as_markdown
 from experiments.frame.records import Records
 from experiments.frame.run_section import machine_in_words
-from experiments.skipgram.page.tables import ablations_table, precision_table, results, results_table
+from experiments.frame.wording import number, whole
+from experiments.skipgram.page.tables import (
+    ablations_table,
+    growth_table,
+    precision_table,
+    results,
+    results_table,
+    seeds_table,
+)
 from experiments.skipgram.page.verdicts import explanation, verdicts
 
 NOT_YET = "Not measured yet."
@@ -11,15 +19,32 @@ NOT_YET = "Not measured yet."
 
 def texts(records: Records) -> dict[str, str]:
     """Return tables and goals; what was not run is said to be so."""
-    missed = [f"{goal} ({figures})" for goal, shown, figures in verdicts(records) if not shown]
+    judged = verdicts(records)
+    reached = [f"{goal} ({figures})" for goal, shown, figures in judged if shown]
+    missed = [f"{goal} ({figures})" for goal, shown, figures in judged if not shown]
+    budgets = {number(record["budget"]) for record in results(records).values()}
     told = {
         "skipgram_table": as_markdown(results_table(records)) if results(records) else NOT_YET,
         "skipgram_precision": as_markdown(precision_table(records)) if results(records) else NOT_YET,
         "skipgram_ablations": NOT_YET,
         "skipgram_explanation": NOT_YET,
         "skipgram_machine": machine_in_words(records),
+        "skipgram_seconds": f"{' or '.join(sorted(budgets))} CPU seconds" if budgets else "the same CPU seconds",
+        "skipgram_text": NOT_YET,
+        "skipgram_seeds": NOT_YET,
+        "skipgram_growth": NOT_YET,
+        "skipgram_reached": f"Reached: {'; '.join(reached)}." if reached else NOT_YET,
         "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "All goals are reached.",
     }
+    if text := records.last(stage="corpus", kind="corpus"):
+        told["skipgram_text"] = (
+            f"{whole(text['tokens'])} words of Wikipedia, {whole(text['classes'])} different ones that occur at least "
+            f"{text['min_count']} times, {whole(text['held_out'])} words of other articles to test on."
+        )
+    if records.done(stage="seeds", kind="result"):
+        told["skipgram_seeds"] = as_markdown(seeds_table(records))
+    if records.done(stage="growth", kind="result"):
+        told["skipgram_growth"] = as_markdown(growth_table(records))
     if records.done(stage="ablations", kind="result"):
         told["skipgram_ablations"] = as_markdown(ablations_table(records))
         told["skipgram_explanation"] = explanation(records)

@@ -116,9 +116,8 @@ def growth_table(records: Records) -> Table:
         told = [found.get((head, size), {}) for size in sizes]
         rows.append([NAMES[head], *(number(record.get("step_ms")) for record in told),
                      *(whole(record.get("bytes_per_class")) for record in told)])  # fmt: skip
-    groups = [("", 1), ("ms per step", len(sizes)), ("bytes per word", len(sizes))]
-    return Table(["vocabulary", *(whole(size) for size in sizes) , *(whole(size) for size in sizes)], rows,
-                 "Batches of words drawn as unequally often as in a text.", groups=groups)  # fmt: skip
+    columns = [f"{unit} at {whole(size)}" for unit in ("ms per step", "bytes per word") for size in sizes]
+    return Table(["vocabulary", *columns], rows, "Batches of words drawn as unequally often as in a text.")
 
 
 def seeds_table(records: Records) -> Table:

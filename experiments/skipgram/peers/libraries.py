@@ -1,8 +1,8 @@
 """Other people's skip-gram beside ours: gensim by hierarchical softmax and by negative sampling, and fastText.
 
 They learn the same words with the same window, features and rule for frequent words, on as many threads, for at least
-the CPU seconds that ours have. Both want to know beforehand how long they will learn, so a short run tells their pace,
-and then they get a part of the text, or the whole of it several times. Reading it is not counted.
+the CPU seconds that ours have. Both want to know beforehand how long they will learn, so two short runs tell their
+pace, without what they take before they begin, and then they get as much text as they learn in that time.
 """
 
 import math
@@ -29,6 +29,7 @@ FASTTEXT_NOISE_POWER = 0.5
 FASTTEXT_TRIES = 5
 LARGEST = 1e6  # a number of a vector; beyond, something is broken
 PACE_SHARE = 0.05  # of the CPU seconds, to measure the pace
+MARGIN = 1.03  # paces differ by chance, and nobody is to have less time than ours
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,10 @@ class Learned:
     seconds: float
 
 
-Learn = Callable[[Path, int, Corpus, Plan, int, int], Learned]  # file, epochs, corpus, plan, threads, seed
+Learn = Callable[[Path, Corpus, Plan, int, int], Learned]  # file, corpus, plan, threads, seed
 
 
-def learn_gensim(tree: bool, file: Path, epochs: int, corpus: Corpus, plan: Plan, threads: int, seed: int) -> Learned:
+def learn_gensim(tree: bool, file: Path, corpus: Corpus, plan: Plan, threads: int, seed: int) -> Learned:
     """Learn with gensim's Word2Vec."""
     from gensim.models import Word2Vec
 
@@ -55,7 +56,7 @@ def learn_gensim(tree: bool, file: Path, epochs: int, corpus: Corpus, plan: Plan
     model.build_vocab(corpus_file=str(file))
     cpu, wall = time.process_time(), time.perf_counter()
     model.train(
-        corpus_file=str(file), total_examples=model.corpus_count, total_words=model.corpus_total_words, epochs=epochs
+        corpus_file=str(file), total_examples=model.corpus_count, total_words=model.corpus_total_words, epochs=1
     )
     cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
     places = [model.wv.key_to_index.get(word, -1) for word in corpus.words]
@@ -76,12 +77,12 @@ def learn_gensim(tree: bool, file: Path, epochs: int, corpus: Corpus, plan: Plan
     return Learned(vectors, log_probs, cpu, wall)
 
 
-def learn_fasttext(file: Path, epochs: int, corpus: Corpus, plan: Plan, threads: int, seed: int) -> Learned:
+def learn_fasttext(file: Path, corpus: Corpus, plan: Plan, threads: int, seed: int) -> Learned:
     """Learn with fastText as it comes, parts of words included; its pace includes that it counts the words once."""
     import fasttext
 
     settings = {
-        "dim": plan.features, "ws": plan.window, "epoch": epochs, "minCount": 1, "neg": 5, "t": plan.sample,
+        "dim": plan.features, "ws": plan.window, "epoch": 1, "minCount": 1, "neg": 5, "t": plan.sample,
         "thread": threads, "verbose": 0, "bucket": max(1000, min(2_000_000, 5 * len(corpus.words))),
     }  # fmt: skip
     for left in reversed(range(FASTTEXT_TRIES)):
@@ -113,19 +114,21 @@ PEERS: dict[str, tuple[str, Learn]] = {  # by name: what pip calls the library, 
 def learn_for(
     seconds: float, learn: Learn, corpus: Corpus, plan: Plan, cache: Path, threads: int, seed: int
 ) -> tuple[Learned, int]:
-    """Return what a peer learns in at least so many CPU seconds, by its pace, and how much of the text it has read."""
-    name, words, pace = plan.corpus.name, min(len(corpus.train), 20_000), 0.0
-    while True:  # until a run is long enough to tell the pace
-        tried = learn(peer_text(corpus, cache, name, words), 1, corpus, plan, threads, seed)
-        pace = max(tried.cpu_seconds, 1e-6) / words
-        if tried.cpu_seconds >= PACE_SHARE * seconds or words >= len(corpus.train) / 2:
-            break
-        words = min(len(corpus.train), 4 * words)
-    wanted = math.ceil(seconds / pace)
-    if wanted <= len(corpus.train):
-        return learn(peer_text(corpus, cache, name, wanted), 1, corpus, plan, threads, seed), wanted
-    epochs = math.ceil(wanted / len(corpus.train))
-    return learn(peer_text(corpus, cache, name), epochs, corpus, plan, threads, seed), epochs * len(corpus.train)
+    """Return what a peer learns in at least so many CPU seconds, by its pace, and how many words it has read."""
+    wanted = math.ceil(MARGIN * seconds / pace_of(seconds, learn, corpus, plan, cache, threads, seed))
+    file = peer_text(corpus, cache, plan.corpus.name, wanted, seed)
+    return learn(file, corpus, plan, threads, seed), wanted
+
+
+def pace_of(seconds: float, learn: Learn, corpus: Corpus, plan: Plan, cache: Path, threads: int, seed: int) -> float:
+    """Return the CPU seconds of a word, from the difference of two runs: what comes before learning is in both."""
+    words, before = min(corpus.tokens, 20_000), 0.0
+    while True:  # until a run is long enough to tell
+        file = peer_text(corpus, cache, plan.corpus.name, words, seed)
+        taken = learn(file, corpus, plan, threads, seed).cpu_seconds
+        if taken >= PACE_SHARE * seconds or words >= corpus.tokens / 2:
+            return max(taken - before, 1e-6) / (words - (words // 4 if before else 0))
+        words, before = 4 * words, taken
 
 
 def rows_at(rows: npt.NDArray[Any], places: list[int]) -> Tensor:
@@ -135,7 +138,10 @@ def rows_at(rows: npt.NDArray[Any], places: list[int]) -> Tensor:
 
 
 def by_noise(vectors: Tensor, outputs: Tensor, corpus: Corpus, power: float = NOISE_POWER) -> LogProbs:
-    """Return log probabilities from what negative sampling learns, log ratios to its noise: counts to a power."""
+    """Return log probabilities from what negative sampling learns, log ratios to its noise: counts to a power.
+
+    None for words whose output is zero still: the peer has not met them.
+    """
     noise = torch.from_numpy(corpus.counts).double() ** power
-    log_noise = (noise / noise.sum()).log().float()
+    log_noise = (noise / noise.sum()).log().float().masked_fill(~outputs.any(1), -torch.inf)  # words it never met
     return lambda words: torch.log_softmax(vectors[words] @ outputs.T + log_noise, 1)
