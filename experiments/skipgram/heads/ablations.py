@@ -1,11 +1,12 @@
 """What explains that the paper's vectors failed at analogies? Each suspicion as a change that could refute it.
 
 Each learns the same words in the same order as what it is compared with, and differs from it in one thing. If a
-suspicion is right, its change costs analogies; if the change costs nothing, it is refuted.
+suspicion is right, its change costs analogies; if the change costs next to nothing, it is refuted. A repair is compared
+with what it repairs.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import manyclass.torch as mct
 from experiments.skipgram.heads.contestants import DRAWN, RATE, Contestant, Frequencies, Make, candidate, sampled
@@ -60,13 +61,16 @@ def no_frequent_negatives(features: int, words: Frequencies, settings: dict[str,
 
 @dataclass(frozen=True)
 class Ablation:
-    """A changed layer. question: the suspicion; beside: what it is compared with; few: it learns fewer words.
+    """A changed layer. question: what it answers; beside: what it is compared with; few: it learns fewer words.
 
+    role: what it is changed for. "suspicion": it may explain the paper's failure; "repair": it may mend that;
+    "choice": one of ours, which explains nothing; "reference": nothing is changed.
     Layers that ask an index for every word are slow: they learn few words, and so does what they are compared with.
     """
 
     question: str
     make: Make
+    role: Literal["reference", "suspicion", "repair", "choice"]
     beside: str = ""
     few: bool = False
 
@@ -76,14 +80,18 @@ class Ablation:
 
 
 ABLATIONS = {
-    "candidate": Ablation("nothing is changed", candidate),
-    "told nothing": Ablation("must it know how often words occur?", told_nothing, "candidate"),
-    "targets for all": Ablation("are the batch's other neighbours good negatives?", targets_for_all, "candidate"),
-    "few examples": Ablation("too few examples?", candidate, "candidate", few=True),
-    "only hard": Ablation("only hard negatives, shared by a batch?", only_hard, "candidate"),
-    "hard and tail": Ablation("does a random tail repair that?", hard_and_tail, "candidate"),
-    "own hard": Ablation("only each word's own hard negatives?", own_hard, "few examples", few=True),
-    "own hard and tail": Ablation("does a random tail repair that?", own_hard_and_tail, "few examples", few=True),
-    "sampled": Ablation("random negatives alone", sampled, "candidate"),
-    "no frequent negatives": Ablation("frequent words missing from the negatives?", no_frequent_negatives, "sampled"),
+    "candidate": Ablation("nothing is changed", candidate, "reference"),
+    "told nothing": Ablation("must it know how often words occur?", told_nothing, "choice", "candidate"),
+    "targets for all": Ablation(
+        "are the batch's other neighbours good negatives?", targets_for_all, "choice", "candidate"
+    ),
+    "few examples": Ablation("too few examples?", candidate, "suspicion", "candidate", few=True),
+    "only hard": Ablation("only hard negatives, shared by a batch?", only_hard, "suspicion", "candidate"),
+    "hard and tail": Ablation("does a random tail repair that?", hard_and_tail, "repair", "only hard"),
+    "own hard": Ablation("only each word's own hard negatives?", own_hard, "suspicion", "few examples", few=True),
+    "own hard and tail": Ablation("does a random tail repair that?", own_hard_and_tail, "repair", "own hard", few=True),
+    "sampled": Ablation("random negatives alone", sampled, "choice", "candidate"),
+    "no frequent negatives": Ablation(
+        "frequent words missing from the negatives?", no_frequent_negatives, "suspicion", "sampled"
+    ),
 }

@@ -78,10 +78,12 @@ class Learner:
         head = made(contestant, features, words, seed)
         self.network = SkipGram(InputVectors(len(words.counts), features, seed), head)
         dense = list(head.parameters()) if contestant.every_class else []
-        self.optimizer = mct.RowAdagrad([self.network.vectors.weight, *dense], lr=contestant.rate)
+        self.rate = contestant.rate
+        self.optimizer = mct.RowAdagrad([self.network.vectors.weight, *dense], lr=self.rate)
         self.examples, self.checkpoint, self.progress = examples, checkpoint, Progress()
-        if checkpoint.exists():
-            self.progress = Progress(**checkpoint_info(checkpoint).extra)
+        before = checkpoint_info(checkpoint).extra if checkpoint.exists() else {}
+        if before.pop("rate", None) == self.rate:  # of another rate: it begins anew
+            self.progress = Progress(**before)
             load_checkpoint(checkpoint, self.network, self.optimizer)
 
     def learn(self, budget: Budget, evaluate: Evaluate, show: Show = lambda done, text: None) -> Progress:
@@ -103,7 +105,8 @@ class Learner:
                     progress.curve.append(progress.totals() | evaluate(self.network))
                     saved = -math.inf
                 if progress.cpu_seconds - saved > CHECKPOINT_EVERY:
-                    save_checkpoint(self.checkpoint, self.network, self.optimizer, extra=asdict(progress))
+                    kept = asdict(progress) | {"rate": self.rate}
+                    save_checkpoint(self.checkpoint, self.network, self.optimizer, extra=kept)
                     saved = progress.cpu_seconds
         finally:
             batches.close()

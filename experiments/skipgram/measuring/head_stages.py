@@ -15,9 +15,10 @@ from experiments.skipgram.heads.ablations import ABLATIONS
 from experiments.skipgram.heads.contestants import CONTESTANTS, Contestant
 from experiments.skipgram.heads.learning import Budget, Learner, vectors_of
 from experiments.skipgram.heads.network import SkipGram
-from experiments.skipgram.measuring.task import Task, open_task
+from experiments.skipgram.measuring.task import Task, open_smaller_task, open_task
 from experiments.skipgram.plan import Plan
 from experiments.skipgram.vectors.vector_files import save_vectors
+from manyclass.errors import DivergedError
 
 
 def vectors_file(run: Run, name: str) -> Path:
@@ -56,30 +57,37 @@ def with_chosen_rate(records: Records, head: str) -> Contestant:
 
 def train_seeds(run: Run, heads: list[str], plan: Plan) -> None:
     """Train every output layer with several seeds on a smaller vocabulary, where full softmax can take part."""
-    small = replace(plan.corpus, most_words=plan.seeds_words)
-    task = open_task(run, replace(plan, corpus=small))
+    task, budget = open_smaller_task(run, plan), Budget(seconds=plan.seeds_seconds)
     for seed in plan.seeds:
         for head in heads:
-            if run.records.done(stage="seeds", kind="result", head=head, seed=seed):
-                continue
-            contestant, budget = with_chosen_rate(run.records, head), Budget(seconds=plan.seeds_seconds)
-            _, found = learned(run, task, head, contestant, budget, seed, "seeds-")
-            run.records.write(stage="seeds", kind="result", head=head, **found)
-            checkpoint_of(run, f"seeds-{head}", seed).unlink(missing_ok=True)
+            record_learned(run, "seeds", task, head, with_chosen_rate(run.records, head), budget, seed)
 
 
 def train_ablations(run: Run, plan: Plan) -> None:
-    """Train every ablation, on the same words as the one it is compared with but for the one about their number."""
-    task, seed = open_task(run, plan), run.options.seed
+    """Train every ablation on the smaller vocabulary, where an index that every word asks leaves time for many words.
+
+    On the same words as the one it is compared with but for the one about their number.
+    """
+    task, seed = open_smaller_task(run, plan), run.options.seed
     for name, ablation in ABLATIONS.items():
-        if run.records.done(stage="ablations", kind="result", head=name):
-            continue
         words = plan.few_words if ablation.few else plan.ablation_words
         contestant = ablation.contestant(with_chosen_rate(run.records, "candidate").rate)
-        _, found = learned(run, task, name, contestant, Budget(words=words), seed, "ablations-")
-        told = {"question": ablation.question, "beside": ablation.beside}
-        run.records.write(stage="ablations", kind="result", head=name, **told, **found)
-        checkpoint_of(run, f"ablations-{name}", seed).unlink(missing_ok=True)
+        told = {"question": ablation.question, "role": ablation.role, "beside": ablation.beside}
+        record_learned(run, "ablations", task, name, contestant, Budget(words=words), seed, **told)
+
+
+def record_learned(
+    run: Run, stage: str, task: Task, name: str, contestant: Contestant, budget: Budget, seed: int, **told: str
+) -> None:
+    """Train one of a stage's runs, unless it is done; one that diverges is recorded as such, and the others go on."""
+    if run.records.done(stage=stage, kind="result", head=name, seed=seed):
+        return
+    try:
+        _, found = learned(run, task, name, contestant, budget, seed, f"{stage}-")
+        run.records.write(stage=stage, kind="result", head=name, **told, **found)
+    except DivergedError as error:
+        run.records.write(stage=stage, kind="diverged", head=name, seed=seed, reason=str(error))
+    checkpoint_of(run, f"{stage}-{name}", seed).unlink(missing_ok=True)
 
 
 def learned(

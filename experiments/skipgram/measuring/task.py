@@ -45,6 +45,11 @@ def open_task(run: Run, plan: Plan, settings: CorpusSettings | None = None, show
     return Task(corpus, Tests.of(corpus, word_sets(run, plan), plan), replace(plan, corpus=settings))
 
 
+def open_smaller_task(run: Run, plan: Plan) -> Task:
+    """Return the task over the most frequent words alone, where full softmax can take part and an index is quick."""
+    return open_task(run, plan, replace(plan.corpus, most_words=plan.seeds_words))
+
+
 def texts(run: Run, plan: Plan) -> list[Path]:
     """Return the files or folders to learn from: made on the spot, given by --corpus, or those the variable names."""
     if run.options.corpus:

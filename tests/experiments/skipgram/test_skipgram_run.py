@@ -46,6 +46,7 @@ def test_every_stage_runs_is_resumed_and_the_page_shows_it(tmp_path: Path, monke
     run.records.write_card(EXPERIMENT.name, seed=0, threads=1, options=run.options.fixed())
     stages = {stage.name: stage for stage in EXPERIMENT.stages(run.options)}
     stages["corpus"].run(run)
+    stages["rates"].run(run)
 
     class KilledError(Exception):
         pass
@@ -59,7 +60,9 @@ def test_every_stage_runs_is_resumed_and_the_page_shows_it(tmp_path: Path, monke
             stages["candidate"].run(run)
     assert not run.records.done(stage="candidate", kind="result")
     checkpoint = head_stages.checkpoint_of(run, "candidate", 0)
-    before = learning.Progress(**learning.checkpoint_info(checkpoint).extra)
+    kept = learning.checkpoint_info(checkpoint).extra
+    assert kept.pop("rate") == chosen_rates(run.records)["candidate"]
+    before = learning.Progress(**kept)
     assert before.step > 0
     for stage in stages.values():
         stage.run(run)
