@@ -6,8 +6,11 @@ figure, not by importing this.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from manyclass._atomic_file import replacement, write_all
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -203,7 +206,10 @@ def save(figure: "Figure", folder: Path, name: str) -> Path:
     import matplotlib.pyplot as plt
 
     folder.mkdir(parents=True, exist_ok=True)
-    figure.savefig(folder / f"{name}.png", dpi=160, facecolor="white")
-    figure.savefig(folder / f"{name}.svg", metadata={"Date": None}, facecolor="white")
+    for kind, options in (("png", {"dpi": 160}), ("svg", {"metadata": {"Date": None}})):
+        drawn = BytesIO()
+        figure.savefig(drawn, format=kind, facecolor="white", **options)
+        with replacement(str(folder / f"{name}.{kind}")) as file:  # another stage may draw its page from it meanwhile
+            write_all(file, drawn.getvalue())
     plt.close(figure)
     return folder / f"{name}.svg"

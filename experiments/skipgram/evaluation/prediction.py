@@ -45,7 +45,7 @@ class HeldOut:
         """
         text = corpus.validation if validation else corpus.held_out
         if not (text < len(corpus.words)).any():
-            raise InputError("no article is held out; give more text, or keep one of fewer articles apart")
+            raise InputError("the text has too few articles to hold one out; give more text, or several files")
         keep = kept_share(corpus.counts, sample)
         examples = Examples(text, keep, window=window, length=min(64, len(text)))
         kept = keep[text[text < len(corpus.words)]].mean()

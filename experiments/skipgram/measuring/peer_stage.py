@@ -16,10 +16,10 @@ def train_peer(run: Run, name: str, plan: Plan) -> None:
     task, threads, seed = open_task(run, plan), run.options.threads, run.options.seed
     try:
         found, read = learn_for(plan.seconds, learn, task.corpus, plan, run.cache, threads, seed)
-    except ModuleNotFoundError as missing:
+    except ImportError as missing:
         leave_out(run, "missing", name, f"{library} is not installed ({missing.name}); {INSTALL}")
         return
-    except RuntimeError as error:  # of a library that could not learn this text
+    except (RuntimeError, ValueError, MemoryError) as error:  # of a library that could not learn this text
         leave_out(run, "left_out", name, f"{library} failed: {error}")
         return
     words = round(read * float(task.frequencies.met.sum()) / task.corpus.tokens)  # that stay, by the same rule
@@ -31,6 +31,7 @@ def train_peer(run: Run, name: str, plan: Plan) -> None:
 
 
 def leave_out(run: Run, kind: str, name: str, reason: str) -> None:
-    """Record and say why a peer is not there; a resumed run tries it again."""
+    """Record and say why a peer is not there, and how to try it again."""
     run.records.write(stage=stage_of(name), kind=kind, head=name, reason=reason)
-    run.console.print(f"  {name} is left out: {reason}", highlight=False, markup=False)
+    again = f"--resume --again --stage {stage_of(name)} tries it again"
+    run.console.print(f"  {name} is left out: {reason}; {again}", highlight=False, markup=False)

@@ -34,13 +34,16 @@ def texts(records: Records) -> dict[str, str]:
         "skipgram_seeds": NOT_YET,
         "skipgram_growth": NOT_YET,
         "skipgram_reached": f"Reached: {'; '.join(reached)}." if reached else NOT_YET,
-        "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "All goals are reached.",
+        "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "",
     }
     if text := records.last(stage="corpus", kind="corpus"):
         told["skipgram_text"] = (
             f"{whole(text['tokens'])} words of Wikipedia, {whole(text['classes'])} different ones that occur at least "
-            f"{text['min_count']} times, {whole(text['held_out'])} words of other articles to test on."
+            f"{text['min_count']} times."
         )
+        if base := records.last(stage="corpus", kind="baseline"):
+            pairs = base["prediction"]["pairs"]
+            told["skipgram_text"] += f" Tested on {whole(pairs)} pairs of word and neighbour from other articles."
     if records.done(stage="seeds", kind="result"):
         told["skipgram_seeds"] = as_markdown(seeds_table(records))
     if records.done(stage="growth", kind="result"):

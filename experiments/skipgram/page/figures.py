@@ -13,7 +13,7 @@ AXES = {"cpu_seconds": "CPU seconds", "words": "words learned from"}
 
 
 def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
-    """Draw each measure against each axis; a peer, tested at its end only, is a dot against seconds."""
+    """Draw each measure against each axis; a peer, tested at its end only, is a dot."""
     figure, axes = canvas(2, rows=2, width=12.5, height=8.4)
     panels = [(measure, axis) for measure in MEASURES for axis in AXES]
     for axis, (measure, against) in zip(axes, panels, strict=True):
@@ -23,8 +23,8 @@ def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
         in_percent(axis.yaxis)
     return Figure(
         "curves", save(figure, folder, "curves"),
-        "Held-out precision@10 (above) and a part of Google's analogies (below) while learning. Dots: peers, at their "
-        "end, all questions.",
+        "Held-out precision@10 (above) and a part of Google's analogies (below) while learning. Single dots: peers, at "
+        "their end, by all pairs and questions.",
         "Precision and analogies against CPU seconds and against words",
     )  # fmt: skip
 
@@ -35,8 +35,8 @@ def curve_of(name: str, record: Record, measure: str, against: str) -> Line | No
     style = {"color": COLOURS[name], "linewidth": 3 if own else 1.8, "marker": "o", "markersize": 4,
              "zorder": 5 if own else 3, "clip_on": False}  # fmt: skip
     points = [(point[against], point[measure]) for point in record.get("curve", ()) if point.get(measure) is not None]
-    if not record.get("curve") and against == "cpu_seconds":
+    if not record.get("curve"):
         value = analogy(record) if measure == "analogies" else record["prediction"]["precision"]["10"]
-        points = [] if value is None else [(record["cpu_seconds"], value)]
+        points = [] if value is None else [(record[against], value)]
     points = [point for point in points if point[0] > 0]
     return Line(SHORT[name], [x for x, _ in points], [y for _, y in points], style) if points else None

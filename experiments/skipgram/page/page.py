@@ -128,7 +128,7 @@ def vectors_section(records: Records) -> Section:
                      percent(msr["right"]), whole(msr["asked"])])  # fmt: skip
     table = Table(
         ["", "semantic", "syntactic", "Google, all", "asked", "left out", "MSR", "asked"], rows,
-        "Analogies answered right by b - a + c. Left out: questions with a word that has no vector.",
+        "Analogies answered right by b - a + c. Left out: questions with a word that is not in the vocabulary.",
     )  # fmt: skip
     return Section("Word vectors", "", [table, similarity_table(records)], "Vectors")
 
@@ -140,9 +140,16 @@ def ablations_section(records: Records) -> Section:
         return Section(title, NOT_RUN.format("ablations"), short="Why")
     text = (
         "Each row changes one thing and learns the same words as what it is compared with, but for the row that asks "
-        "about their number. A suspicion is refuted where its change costs no analogies."
+        "about their number; on the smaller vocabulary. A suspicion is borne out where its change costs more than a "
+        f"fifth of the analogies, and refuted where it costs less. {diverged(records, 'ablations')}"
     )
-    return Section(title, text, [ablations_table(records), Text(explanation(records))], "Why")
+    return Section(title, text.strip(), [ablations_table(records), Text(explanation(records))], "Why")
+
+
+def diverged(records: Records, stage: str) -> str:
+    """Return which runs of a stage came to no end."""
+    names = [f"{record['head']}, seed {record['seed']}" for record in records.select(stage=stage, kind="diverged")]
+    return f"Diverged: {'; '.join(names)}." if names else ""
 
 
 def growth_section(records: Records) -> Section:
@@ -156,9 +163,8 @@ def seeds_section(records: Records) -> Section:
     """Return several seeds on the smaller vocabulary."""
     if not records.done(stage="seeds", kind="result"):
         return Section("Several seeds", NOT_RUN.format("seeds"), short="Seeds")
-    return Section(
-        "Several seeds", "On a smaller vocabulary, where full softmax takes part.", [seeds_table(records)], "Seeds"
-    )
+    text = f"On a smaller vocabulary, where full softmax takes part. {diverged(records, 'seeds')}"
+    return Section("Several seeds", text.strip(), [seeds_table(records)], "Seeds")
 
 
 def lookup_section(records: Records) -> Section:

@@ -9,6 +9,9 @@ from experiments.skipgram.chosen_rates import chosen_rates, tried_rates
 from experiments.skipgram.names import NAMES, PEER_NAMES, SHORT, stage_of
 from experiments.skipgram.page import paper
 
+GUESS = "most frequent words"
+CALIBRATED = {GUESS, *(SHORT[name] for name in ("hierarchical", "full", "candidate", "sampled", "gensim hierarchical"))}
+
 
 def results(records: Records) -> dict[str, Record]:
     """Return the newest result of each output layer and of each peer, in order."""
@@ -46,8 +49,21 @@ def rates_table(records: Records) -> Table:
             return ABSENT
         return percent(tried[head][rate]["average_precision"]) + (" ←" if chosen[head] == rate else "")
 
-    rows = [[NAMES[head], *(cell(head, rate) for rate in rates)] for head in NAMES if head in tried]
-    return Table(["average precision at rate", *(f"{rate:g}" for rate in rates)], rows, "Chosen: ←.")
+    def tried_on(head: str) -> str:
+        sizes = {record.get("classes") for record in tried[head].values()} - {None}
+        return f", on {whole(min(sizes))} words" if sizes and max(sizes) < largest else ""
+
+    largest = max((record.get("classes") or 0 for found in tried.values() for record in found.values()), default=0)
+    rows = [[NAMES[head] + tried_on(head), *(cell(head, rate) for rate in rates), steps_of(tried[head])]
+            for head in NAMES if head in tried]  # fmt: skip
+    columns = ["average precision at rate", *(f"{rate:g}" for rate in rates), "words of a trial"]
+    return Table(columns, rows, "Chosen: ←. A layer that learns few words in a trial chooses by little.")
+
+
+def steps_of(tried: dict[float, Record]) -> str:
+    """Return how many words an output layer has learned from in a trial, of one in the middle."""
+    words = sorted(record["words"] for record in tried.values() if "words" in record)
+    return whole(words[len(words) // 2]) if words else ABSENT
 
 
 def precision_table(records: Records, prediction: str = "prediction") -> Table:
@@ -60,13 +76,17 @@ def precision_table(records: Records, prediction: str = "prediction") -> Table:
     order = [name for name in ("hierarchical", "wta", "full", "candidate", "negative", "sampled", *PEER_NAMES)
              if name in found]  # fmt: skip
     named: list[tuple[str, Record | None]] = [(SHORT[name], found[name]) for name in order]
-    for title, record in [*named, ("most frequent words", base)]:
+    for title, record in [*named, (GUESS, base)]:
         if told := (record or {}).get(prediction):
             shares = [*(told["precision"][k] for k in paper.PRECISION), told["average_precision"]]
-            rows.append([title, *map(percent, shares), number(told["perplexity"])])
+            perplexity = number(told["perplexity"]) if title in CALIBRATED else ABSENT
+            rows.append([title, *map(percent, shares), perplexity])
     own = {place for place, row in enumerate(rows) if row[0] == SHORT["candidate"]}
     columns = ["precision", *(f"@{k}" for k in paper.PRECISION), "average", "perplexity"]
-    caption = "Share of held-out pairs whose neighbour is among the k likeliest of all words."
+    caption = (
+        "Share of held-out pairs whose neighbour is among the k likeliest of all words. Perplexity is of those that "
+        "learn probabilities."
+    )
     return Table(columns, rows, caption, emphasised=own)
 
 

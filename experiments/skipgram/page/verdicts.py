@@ -1,15 +1,23 @@
 """What was to be shown, and whether the records show it; what is missed is said as plainly as what is reached."""
 
+import math
 from collections.abc import Iterable
 from statistics import fmean
 
 from experiments.frame.records import Record, Records
-from experiments.frame.wording import ABSENT, number, percent, times, whole
+from experiments.frame.wording import ABSENT, number, percent, whole
 from experiments.skipgram.names import SHORT
 from experiments.skipgram.page import paper
 from experiments.skipgram.page.tables import analogy, results, words_per_second
 
 EXPLAINS = 0.8  # a change that leaves less than this share of the analogies explains something
+CHANCE = 2.0  # standard errors
+UNDECIDED = "Undecided, as chance may have done it"
+CONCLUSIONS = {  # by the role of a change: what follows where it has less, as many or more of the analogies
+    "suspicion": {"less": "Borne out", "alike": "Refuted, as they cost less than a fifth",
+                  "more": "Refuted, as they help", "undecided": UNDECIDED},
+    "repair": {"less": "Makes it worse", "alike": "Repairs nothing", "more": "Repairs", "undecided": UNDECIDED},
+}  # fmt: skip
 MILLION = 1_000_000
 SMALL_KS = ("1", "3", "5", "10", "20")
 Verdict = tuple[str, bool, str]  # what was to be shown, whether it is, and the figures
@@ -128,22 +136,38 @@ def growth_verdict(records: Records) -> Verdict | None:
 
 
 def explanation(records: Records) -> str:
-    """Return which suspicions the ablations bear out and which they refute, and the setting that answers most."""
+    """Return which suspicions the ablations bear out or refute, what repairs, and the setting that answers most."""
     newest = {run["head"]: run for run in records.select(stage="ablations", kind="result")}
-    borne_out: list[str] = []
-    refuted: list[str] = []
+    told: dict[str, list[str]] = {}
     for name, run in newest.items():
-        share, reference = analogy(run), analogy(newest.get(run["beside"], {}))
-        if share is not None and reference:
-            told = f"{name} ({times(share / reference)} the analogies of {run['beside']})"
-            (borne_out if share < EXPLAINS * reference else refuted).append(told)
+        beside = newest.get(run["beside"])
+        if beside and run["role"] in CONCLUSIONS and (judged := _compared(run, beside)):
+            verdict, figures = judged
+            told.setdefault(CONCLUSIONS[run["role"]][verdict], []).append(f"{name} ({figures} {run['beside']})")
     shares = {name: share for name, run in newest.items() if (share := analogy(run)) is not None}
-    if not borne_out and not refuted:
+    if not told:
         return "No analogies were asked, so nothing is explained."
     best = max(shares, key=shares.__getitem__)
-    parts = [
-        f"Borne out: {', '.join(borne_out) or 'none'}.",
-        f"Refuted, as they cost less than a fifth: {', '.join(refuted) or 'none'}.",
-        f"Most analogies, {percent(shares[best])}, has: {best}.",
-    ]
-    return " ".join(parts)
+    parts = [f"{said}: {', '.join(names)}." for said, names in told.items()]
+    return " ".join([*parts, f"Most analogies, {percent(shares[best])}, has: {best}."])
+
+
+def _compared(run: Record, beside: Record) -> tuple[str, str] | None:
+    """Return "less", "more" or "alike", or "undecided" where chance may have done it, and the figures.
+
+    Shares of answers are compared by their ratio, which chance moves by about two of its standard errors at most.
+    """
+    shares = [analogy(one) for one in (run, beside)]
+    if shares[0] is None or shares[1] is None:
+        return None
+    asked = [one["google"]["all"]["asked"] for one in (run, beside)]
+    known = [max(share, 0.5 / count) for share, count in zip(shares, asked, strict=True) if share is not None]
+    ratio_of = known[0] / known[1]
+    error = math.sqrt(sum((1 - share) / (share * count) for share, count in zip(known, asked, strict=True)))
+    figures = f"{percent(shares[0])}, {ratio_of:.2f}× the analogies of"
+    low, high = (ratio_of * math.exp(sign * CHANCE * error) for sign in (-1, 1))
+    if high < EXPLAINS:
+        return "less", figures
+    if low > 1 / EXPLAINS:
+        return "more", figures
+    return ("alike" if low > EXPLAINS else "undecided"), figures

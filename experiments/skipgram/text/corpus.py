@@ -19,6 +19,7 @@ from manyclass._reference.skip_gram import SEPARATOR
 from manyclass.errors import InputError
 
 Counts = npt.NDArray[np.int64]
+FEWEST_ARTICLES = 4  # of which one is held out, and one to choose by
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +83,10 @@ def open_corpus(folder: Path) -> Corpus:
 
 
 def _write(text: NumberedText, settings: CorpusSettings, folder: Path) -> None:
-    places = np.arange(len(text.starts)) % settings.held_out_every
-    train, apart = text.without(places >= settings.held_out_every - 2)
-    validation, held_out = apart.without(places[places >= settings.held_out_every - 2] == settings.held_out_every - 1)
+    every = min(settings.held_out_every, max(FEWEST_ARTICLES, len(text.starts)))  # of few articles, too, one of each
+    places = np.arange(len(text.starts)) % every
+    train, apart = text.without(places >= every - 2)
+    validation, held_out = apart.without(places[places >= every - 2] == every - 1)
     chosen = chosen_words(train.counts(), settings)
     if len(chosen) < 2:
         raise InputError(

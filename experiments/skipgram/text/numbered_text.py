@@ -12,7 +12,7 @@ from experiments.skipgram.text.text_words import lines_of_words
 from manyclass._reference.skip_gram import SEPARATOR
 from manyclass.errors import InputError
 
-LINES_OF_AN_ARTICLE = 100  # where a text has no titles
+LINES_OF_AN_ARTICLE, WORDS_OF_AN_ARTICLE = 100, 10_000  # at most, where a text has no titles
 WRITTEN_AT_ONCE = 1 << 20
 Show = Callable[[float, str], None]
 Words = npt.NDArray[np.uint32]
@@ -47,7 +47,7 @@ def read_text(files: Sequence[Path], scratch: Path, show: Show = lambda done, te
     numbers.default_factory = numbers.__len__  # a word that is new gets the next number
     starts: list[int] = []
     waiting: list[int] = []
-    written, since = 0, 0
+    written, since, began = 0, 0, 0
     total, done = sum(file.stat().st_size for file in files) or 1, 0
     with open(scratch, "wb") as out:
         for file in files:
@@ -57,8 +57,10 @@ def read_text(files: Sequence[Path], scratch: Path, show: Show = lambda done, te
                 if words is None:
                     begins = titles = True
                     continue
-                if begins or (since == LINES_OF_AN_ARTICLE and not titles):
-                    starts.append(written + len(waiting))
+                long = since == LINES_OF_AN_ARTICLE or written + len(waiting) - began >= WORDS_OF_AN_ARTICLE
+                if begins or (long and not titles):
+                    began = written + len(waiting)
+                    starts.append(began)
                     begins, since = False, 0
                 waiting += map(numbers.__getitem__, words)
                 waiting.append(SEPARATOR)

@@ -1,7 +1,7 @@
 """Text as words: any file, packed or not, or folders of them, read line by line.
 
 A word is letters with an apostrophe between them at most, or digits, in lower case. A line `=<number><tab><title>`, as
-texts made of Wikipedia have it, opens an article and is none of its words.
+texts made of Wikipedia have it, opens an article and is none of its words. Long lines are broken: some texts are one.
 """
 
 import lzma
@@ -15,6 +15,7 @@ from experiments.datasets.wikipedia import TEST_FILES
 from manyclass.errors import CorruptFileError, FileError
 
 SUFFIXES = (".txt", ".gz", ".xz")
+LONGEST = 1000  # words of a line; gensim leaves out what is beyond ten thousand
 TITLE = re.compile(r"=\d+\t")
 ALREADY_WORDS = re.compile(r"[a-z0-9' ]*\n?")  # nothing to be done: such a line is only split
 WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?|\d+")
@@ -46,8 +47,9 @@ def lines_of_words(file: Path) -> Iterator[list[str] | None]:
             for line in lines:
                 if line[0] == "=" and TITLE.match(line):
                     yield None
-                elif words := words_of(line):
-                    yield words
+                else:
+                    words = words_of(line)
+                    yield from (words[begin : begin + LONGEST] for begin in range(0, len(words), LONGEST))
     except UnicodeDecodeError as error:
         raise CorruptFileError(f"{file} is not UTF-8 text ({error.reason} at byte {error.start}); convert it") from None
     except (lzma.LZMAError, zlib.error, EOFError) as error:

@@ -58,19 +58,35 @@ def load_vectors(path: Path) -> WordVectors:
         count, features = map(int, first.split())
     except ValueError:
         raise CorruptFileError(f"{path} does not begin with two whole numbers; it is no file of word vectors") from None
+    read = _from_text if _is_text(rest, features) else _from_binary
+    found = read(rest, count, features, path)
+    if not np.isfinite(found.vectors).all():
+        raise CorruptFileError(f"{path} has vectors that are not finite; it is damaged, or made by a broken run")
+    return found
+
+
+def _is_text(rest: bytes, features: int) -> bool:
+    """Return whether what follows the first line begins with a word and its numbers, written out."""
+    parts = rest.partition(b"\n")[0].split()
     try:
-        return _from_text(rest, count, features)
-    except (ValueError, UnicodeDecodeError):
-        return _from_binary(rest, count, features, path)
+        return len([float(part) for part in parts[1:]]) == features and features > 0
+    except ValueError:
+        return False
 
 
-def _from_text(rest: bytes, count: int, features: int) -> WordVectors:
-    lines = rest.decode().rstrip("\n").split("\n")
-    parts = [line.split() for line in lines] if count else []
-    if len(parts) != count or any(len(part) != features + 1 for part in parts):
-        raise ValueError("another format, or damaged")
-    vectors = np.array([part[1:] for part in parts], np.float32).reshape(count, features)
-    return WordVectors([part[0] for part in parts], vectors)
+def _from_text(rest: bytes, count: int, features: int, path: Path) -> WordVectors:
+    words, vectors = [], np.empty((count, features), np.float32)
+    lines = rest.removesuffix(b"\n").split(b"\n")
+    if len(lines) != count:
+        raise CorruptFileError(f"{path} promises {count} words and has {len(lines)} lines of them; get it anew")
+    for number, line in enumerate(lines):
+        try:
+            word, *numbers = line.decode().split()
+            vectors[number] = np.array(numbers, np.float32)
+        except ValueError:  # of a number, of how many there are, or of the encoding
+            raise CorruptFileError(f"{path}, line {number + 2} is no word with {features} numbers; mend it") from None
+        words.append(word)
+    return WordVectors(words, vectors)
 
 
 def _from_binary(rest: bytes, count: int, features: int, path: Path) -> WordVectors:
@@ -79,7 +95,12 @@ def _from_binary(rest: bytes, count: int, features: int, path: Path) -> WordVect
         end = rest.find(b" ", at)
         if end < 0 or end + 1 + size > len(rest):
             raise CorruptFileError(f"{path} promises {count} words and ends within word {number}; get it anew")
-        words.append(rest[at:end].lstrip(b"\n").decode("utf-8", "replace"))
+        try:
+            words.append(rest[at:end].lstrip(b"\n").decode())
+        except UnicodeDecodeError:
+            raise CorruptFileError(f"{path}: word {number} is not UTF-8; the file is damaged: get it anew") from None
         vectors[number] = np.frombuffer(rest, "<f4", features, end + 1)
         at = end + 1 + size
+    if rest[at:].strip():
+        raise CorruptFileError(f"{path} promises {count} words and has more after them; get it anew")
     return WordVectors(words, vectors)

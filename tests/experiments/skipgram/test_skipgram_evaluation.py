@@ -61,7 +61,7 @@ def test_held_out_pairs_are_those_of_the_text_and_the_unigram_guess_is_the_frequ
     assert sorted(pairs) == [(0, 1), (0, 2), (1, 0), (2, 0)]
     assert evaluate(unigram(corpus, 0), held_out)["precision"]["1"] == 0.5
     nothing = Corpus(text, text, text[:0], corpus.counts, corpus.words)
-    with pytest.raises(InputError, match="no article is held out"):
+    with pytest.raises(InputError, match="too few articles to hold one out"):
         HeldOut.of(nothing, 100, window=1, sample=0, trained=0)
 
 

@@ -12,7 +12,8 @@ from experiments.skipgram.page.verdicts import explanation, verdicts
 def result(precision: float, right: float | None, words: int = 1000) -> dict[str, Any]:
     """Return what a record tells of an output layer that is as precise at every k."""
     told = {"precision": dict.fromkeys(PRECISION, precision)}
-    return {"prediction": told, "google": {"all": {"right": right}}, "words": words, "cpu_seconds": 10.0}
+    asked = {"all": {"right": right, "asked": 10_000}}
+    return {"prediction": told, "google": asked, "words": words, "cpu_seconds": 10.0}
 
 
 def test_goals_are_reached_or_missed_by_the_figures(tmp_path: Path) -> None:
@@ -45,13 +46,25 @@ def test_goals_are_reached_or_missed_by_the_figures(tmp_path: Path) -> None:
 
 def test_a_suspicion_is_refuted_where_its_change_costs_little(tmp_path: Path) -> None:
     records = Records(tmp_path / "records.jsonl")
-    runs = (("candidate", "", 0.4), ("few examples", "candidate", 0.1), ("sampled", "candidate", 0.39))
-    for head, beside, right in runs:
-        records.write(stage="ablations", kind="result", head=head, beside=beside, **result(0.1, right))
+    runs = (
+        ("candidate", "reference", "", 0.4),
+        ("told nothing", "choice", "candidate", 0.1),
+        ("few examples", "suspicion", "candidate", 0.0012),
+        ("only hard", "suspicion", "candidate", 0.39),
+        ("own hard", "suspicion", "few examples", 0.001),
+        ("own hard and tail", "repair", "own hard", 0.1),
+        ("hard and tail", "repair", "only hard", 0.38),
+    )
+    for head, role, beside, right in runs:
+        records.write(stage="ablations", kind="result", head=head, role=role, beside=beside, **result(0.1, right))
     told = explanation(records)
-    assert "Borne out: few examples (0.2× the analogies of candidate)" in told
-    assert "Refuted, as they cost less than a fifth: sampled" in told
+    assert "Borne out: few examples (0.1%, 0.00× the analogies of candidate)." in told
+    assert "Refuted, as they cost less than a fifth: only hard (39.0%, 0.97× the analogies of candidate)." in told
+    assert "Undecided, as chance may have done it: own hard (" in told  # 10 of 12 answers
+    assert "Repairs: own hard and tail (" in told
+    assert "Repairs nothing: hard and tail (" in told
+    assert "told nothing" not in told  # a choice of ours explains nothing
     assert told.endswith("has: candidate.")
     nothing = Records(tmp_path / "nothing.jsonl")
-    nothing.write(stage="ablations", kind="result", head="candidate", beside="", **result(0.1, None))
+    nothing.write(stage="ablations", kind="result", head="candidate", role="reference", beside="", **result(0.1, None))
     assert explanation(nothing) == "No analogies were asked, so nothing is explained."

@@ -9,9 +9,9 @@ import pytest
 
 from experiments.skipgram.evaluation.made_text import GOOGLE, SETS, TEXT, make_small_text
 from experiments.skipgram.text.corpus import CorpusSettings, make_corpus, renumbered
-from experiments.skipgram.text.numbered_text import LINES_OF_AN_ARTICLE, NumberedText, read_text
+from experiments.skipgram.text.numbered_text import LINES_OF_AN_ARTICLE, WORDS_OF_AN_ARTICLE, NumberedText, read_text
 from experiments.skipgram.text.phrases import joined_phrases
-from experiments.skipgram.text.text_words import lines_of_words, text_files, words_of
+from experiments.skipgram.text.text_words import LONGEST, lines_of_words, text_files, words_of
 from manyclass._reference.skip_gram import SEPARATOR
 from manyclass.errors import CorruptFileError, FileError, InputError
 
@@ -43,6 +43,17 @@ def test_a_text_without_titles_is_parted_into_blocks_of_lines(tmp_path: Path) ->
     (tmp_path / "a.txt").write_text("word\n" * (2 * LINES_OF_AN_ARTICLE + 1))
     text = read_text([tmp_path / "a.txt"], tmp_path / "scratch")
     assert text.starts.tolist() == [0, 2 * LINES_OF_AN_ARTICLE, 4 * LINES_OF_AN_ARTICLE]
+
+
+def test_a_text_of_one_line_is_broken_and_has_articles_that_are_held_out(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(" ".join(f"w{number % 7}" for number in range(5 * WORDS_OF_AN_ARTICLE)))
+    text = read_text([tmp_path / "a.txt"], tmp_path / "scratch")
+    ends = np.flatnonzero(text.words == SEPARATOR)
+    assert np.diff(ends, prepend=-1).max() == LONGEST + 1
+    assert len(text.starts) == 5
+    corpus = make_corpus([tmp_path / "a.txt"], CorpusSettings(held_out_every=100), tmp_path / "cache")
+    assert len(corpus.held_out) > 0
+    assert len(corpus.validation) > 0
 
 
 def test_broken_texts_are_refused_by_name(tmp_path: Path) -> None:

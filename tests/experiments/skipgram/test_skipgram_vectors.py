@@ -51,6 +51,30 @@ def test_files_that_are_no_vectors_are_refused(tmp_path: Path) -> None:
         save_vectors(tmp_path / "v", ["two words", *WORDS[1:]], VECTORS)
 
 
+def test_damaged_files_are_refused_and_never_read_as_the_other_format(tmp_path: Path) -> None:
+    path, random = tmp_path / "vectors", np.random.default_rng(0)
+    words, vectors = [f"w{number}" for number in range(5)], random.normal(size=(5, 4)).astype(np.float32)
+    save_vectors(path, words, vectors, binary=False)
+    lines = path.read_text().splitlines()
+    for damaged, told in (
+        ([*lines[:-1]], "promises 5 words and has 4 lines"),
+        ([*lines[:2], lines[2] + " 1.0", *lines[3:]], "line 3 is no word with 4 numbers"),
+        ([*lines[:3], "w2 1 2 x 4", *lines[4:]], "line 4 is no word"),
+        ([*lines[:3], "w2 1 2 nan 4", *lines[4:]], "not finite"),
+    ):
+        path.write_text("\n".join(damaged) + "\n")
+        with pytest.raises(CorruptFileError, match=told):
+            load_vectors(path)
+    save_vectors(path, words, vectors)
+    whole = path.read_bytes()
+    path.write_bytes(whole + b"more")
+    with pytest.raises(CorruptFileError, match="has more after them"):
+        load_vectors(path)
+    path.write_bytes(whole.replace(b"w3", b"\xff3"))
+    with pytest.raises(CorruptFileError, match="word 3 is not UTF-8"):
+        load_vectors(path)
+
+
 def test_nearest_words_and_analogies_through_the_index() -> None:
     lookup = Lookup(WordVectors(WORDS, VECTORS))
     assert [word for word, _ in lookup.nearest("king", 2).words] == ["man", "été"]
