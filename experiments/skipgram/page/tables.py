@@ -49,18 +49,19 @@ def rates_table(records: Records) -> Table:
             return ABSENT
         return percent(tried[head][rate]["average_precision"]) + (" ←" if chosen[head] == rate else "")
 
-    def tried_on(head: str) -> str:
-        sizes = {record.get("classes") for record in tried[head].values()} - {None}
-        return f", on {whole(min(sizes))} words" if sizes and max(sizes) < largest else ""
+    text = records.last(stage="corpus", kind="corpus")
 
-    largest = max((record.get("classes") or 0 for found in tried.values() for record in found.values()), default=0)
-    rows = [[NAMES[head] + tried_on(head), *(cell(head, rate) for rate in rates), steps_of(tried[head])]
+    def tried_on(head: str) -> str:
+        fewer = [record["classes"] for record in tried[head].values() if text and "classes" in record]
+        return f", on {whole(fewer[0])} words" if text and fewer and fewer[0] < text["classes"] else ""
+
+    rows = [[NAMES[head] + tried_on(head), *(cell(head, rate) for rate in rates), words_of_a_trial(tried[head])]
             for head in NAMES if head in tried]  # fmt: skip
     columns = ["average precision at rate", *(f"{rate:g}" for rate in rates), "words of a trial"]
     return Table(columns, rows, "Chosen: ←. A layer that learns few words in a trial chooses by little.")
 
 
-def steps_of(tried: dict[float, Record]) -> str:
+def words_of_a_trial(tried: dict[float, Record]) -> str:
     """Return how many words an output layer has learned from in a trial, of one in the middle."""
     words = sorted(record["words"] for record in tried.values() if "words" in record)
     return whole(words[len(words) // 2]) if words else ABSENT
