@@ -75,7 +75,7 @@ def stages(options: Options) -> list[Stage]:
     plan = plan_of(options)
     heads = options.heads_among(NAMES)
     of_one = plan.seconds / 2 / 60  # two cores make two CPU seconds in one
-    tests = 0.03 if options.quick else 10.0
+    tests = 0.03 if options.quick else 3.0
     tried = len(heads) * len(plan.rates) * (plan.rates_seconds / 2 / 60 + (0.002 if options.quick else 0.3))
 
     def stage(name: str, title: str, full: float, quick: float, *after: str) -> Stage:
@@ -89,9 +89,9 @@ def stages(options: Options) -> list[Stage]:
         stage("lookup", "nearest words from saved vectors, through the index", 1, 0.05, heads[0]),
         *(Stage(stage_of(peer), f"{PEER_NAMES[peer]} for the same CPU seconds", of_one * 1.2 + tests,
                 partial(train_peer, peer, plan), ("corpus",)) for peer in PEER_NAMES),
-        stage("ablations", "what explains the paper's failure at analogies", 60, 0.5, "corpus", "rates"),
+        stage("ablations", "what explains the paper's failure at analogies", 20, 0.5, "corpus", "rates"),
         stage("growth", "time of a step and bytes per word as the vocabulary grows (8 GB)", 3, 0.1),
-        stage("seeds", "several seeds on a smaller vocabulary", 60, 0.4, "corpus", "rates"),
+        stage("seeds", "several seeds on a smaller vocabulary", 22, 0.4, "corpus", "rates"),
     ]  # fmt: skip
 
 

@@ -3,9 +3,11 @@
 from experiments.frame.documents import as_markdown
 from experiments.frame.records import Records
 from experiments.frame.run_section import machine_in_words
-from experiments.frame.wording import number, whole
+from experiments.frame.wording import number, percent, whole
+from experiments.skipgram.names import SHORT
 from experiments.skipgram.page.tables import (
     ablations_table,
+    analogy,
     growth_table,
     precision_table,
     results,
@@ -15,6 +17,7 @@ from experiments.skipgram.page.tables import (
 from experiments.skipgram.page.verdicts import explanation, verdicts
 
 NOT_YET = "Not measured yet."
+SUMMED_UP = ("candidate", "hierarchical", "sampled", "gensim hierarchical", "gensim negative", "fastText")
 
 
 def texts(records: Records) -> dict[str, str]:
@@ -36,6 +39,7 @@ def texts(records: Records) -> dict[str, str]:
         "skipgram_reached": f"Reached: {'; '.join(reached)}." if reached else NOT_YET,
         "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "",
     }
+    told["skipgram_summary"] = summary(records)
     if text := records.last(stage="corpus", kind="corpus"):
         told["skipgram_text"] = (
             f"{whole(text['tokens'])} words of Wikipedia, {whole(text['classes'])} different ones that occur at least "
@@ -52,3 +56,16 @@ def texts(records: Records) -> dict[str, str]:
         told["skipgram_ablations"] = as_markdown(ablations_table(records))
         told["skipgram_explanation"] = explanation(records)
     return told
+
+
+def summary(records: Records) -> str:
+    """Return for the README what the output layers that learn probabilities, and the peers, have learned."""
+    found = {name: record for name, record in results(records).items() if name in SUMMED_UP}
+    if "candidate" not in found:
+        return NOT_YET
+    words = whole(found["candidate"]["classes"])
+    told = [
+        f"{SHORT[name]} {percent(record['prediction']['precision']['10'])} and {percent(analogy(record))}"
+        for name, record in found.items()
+    ]
+    return f"Over {words} words, precision@10 and share of Google's analogies: {'; '.join(told)}."
