@@ -31,7 +31,7 @@ def texts(records: Records) -> dict[str, str]:
         "skipgram_precision": as_markdown(precision_table(records)) if results(records) else NOT_YET,
         "skipgram_ablations": NOT_YET,
         "skipgram_explanation": NOT_YET,
-        "skipgram_machine": machine_in_words(records),
+        "skipgram_machine": machine_in_words(records).rpartition(", ")[0],  # stages differ in their threads
         "skipgram_seconds": f"{' or '.join(sorted(budgets))} CPU seconds" if budgets else "the same CPU seconds",
         "skipgram_text": NOT_YET,
         "skipgram_seeds": NOT_YET,
