@@ -24,7 +24,7 @@ class Plan:
     rates_tests: int = 2_000  # words of validation articles
     full_softmax: int = 50_000  # up to so many words
     ablation_words: int = 8_000_000  # learned from in each ablation
-    few_words: int = 2_000_000  # where too few examples are the question, and of layers that ask an index for each word
+    few_words: int = 3_000_000  # where too few examples are the question, and of layers that ask an index for each word
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000)  # vocabularies
     growth_steps: int = 100
     seeds: tuple[int, ...] = (0, 1, 2)  # on a smaller corpus
