@@ -24,6 +24,14 @@ COLOURS = {
 }  # fmt: skip
 
 
+FALLING = ("candidate", "hierarchical")  # that learn once more with a rate that falls
+
+
+def falling(head: str) -> str:
+    """Return the name of the stage in which an output layer learns with a rate that falls."""
+    return f"{head}-falling"
+
+
 def stage_of(peer: str) -> str:
     """Return the name of a peer's stage, as the command line has it."""
     return peer.replace(" ", "-")

@@ -23,12 +23,12 @@ class Plan:
     rates_seconds: float = 40.0  # of CPU time for each of them
     rates_tests: int = 2_000  # words of validation articles
     full_softmax: int = 50_000  # up to so many words
-    ablation_words: int = 8_000_000  # learned from in each ablation
-    few_words: int = 3_000_000  # where too few examples are the question, and of layers that ask an index for each word
+    ablation_words: int = 6_000_000  # learned from in each ablation
+    few_words: int = 2_500_000  # where too few examples are the question, and of layers that ask an index for each word
     growth: tuple[int, ...] = (10_000, 100_000, 1_000_000)  # vocabularies
     growth_steps: int = 100
     seeds: tuple[int, ...] = (0, 1, 2)  # on a smaller corpus
-    seeds_seconds: float = 60.0
+    seeds_seconds: float = 45.0
     seeds_words: int = 30_000  # vocabulary of the smaller corpus
     made_sentences: int = 0  # of a text that is made on the spot; 0: the text is given
 

@@ -8,7 +8,7 @@ from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.skipgram import plan as plans
 from experiments.skipgram.evaluation import word_sets
-from experiments.skipgram.names import NAMES, PEER_NAMES, stage_of
+from experiments.skipgram.names import FALLING, NAMES, PEER_NAMES, falling, stage_of
 from experiments.skipgram.page.documents import texts
 from experiments.skipgram.page.page import make_page
 from experiments.skipgram.page.tables import results_table
@@ -39,6 +39,13 @@ def train(head: str, plan: Plan, run: Run) -> None:
     from experiments.skipgram.measuring.head_stages import train_head
 
     train_head(run, head, plan)
+
+
+def train_falling(head: str, plan: Plan, run: Run) -> None:
+    """Train one output layer with a rate that falls."""
+    from experiments.skipgram.measuring.rates import train_falling
+
+    train_falling(run, head, plan)
 
 
 def train_peer(peer: str, plan: Plan, run: Run) -> None:
@@ -86,6 +93,8 @@ def stages(options: Options) -> list[Stage]:
         stage("rates", "choose learning rates on validation articles", tried, tried, "corpus"),
         *(Stage(head, f"learn with {NAMES[head]}", of_one + tests, partial(train, head, plan), ("corpus", "rates"))
           for head in heads),
+        *(Stage(falling(head), f"{NAMES[head]} with a rate that falls", of_one + tests + tried / len(heads),
+                partial(train_falling, head, plan), ("corpus",)) for head in FALLING if head in heads),
         stage("lookup", "nearest words from saved vectors, through the index", 1, 0.05, heads[0]),
         *(Stage(stage_of(peer), f"{PEER_NAMES[peer]} for the same CPU seconds", of_one * 1.2 + tests,
                 partial(train_peer, peer, plan), ("corpus",)) for peer in PEER_NAMES),

@@ -2,7 +2,8 @@
 
 All of them have the same input vectors, text, window, order and optimizer: Adagrad on the rows that are touched, which
 needs no schedule that knows the end. The learning rate of each is chosen from the same few on validation articles
-(measuring/rates.py); before that stage has run, all have the same one.
+(measuring/rates.py); before that stage has run, all have the same one. Some learn once more with a rate that falls to
+nothing at the end, as those of word2vec's program and of the peers do.
 
 Those that draw random words draw equally many, for the whole batch. Candidate softmax computes neighbours for their own
 words alone: a batch of running text has some two thousand of them, and as negatives of all its other words they took
@@ -53,11 +54,15 @@ DRAWN = 256  # random words that a batch shares
 
 @dataclass(frozen=True)
 class Contestant:
-    """An output layer: how it is made, and its learning rate. every_class: moves all rows in each step."""
+    """An output layer: how it is made, and its learning rate. every_class: moves all rows in each step.
+
+    falls: its rate falls in a straight line to next to nothing.
+    """
 
     make: Make
     rate: float = RATE
     every_class: bool = False
+    falls: bool = False
 
 
 def full(features: int, words: Frequencies, _: dict[str, Any]) -> mct.OutputHead:

@@ -22,6 +22,7 @@ from manyclass.torch.checkpoint import checkpoint_info, load_checkpoint, save_ch
 Evaluate = Callable[[SkipGram], dict[str, Any]]
 Show = Callable[[float, str], None]
 CHECKPOINT_EVERY = 600.0  # CPU seconds, beside one at each evaluation
+LEAST_RATE = 1e-3  # share of a falling rate that is left at the end
 LOSS_MEMORY = 0.99
 
 
@@ -78,7 +79,7 @@ class Learner:
         head = made(contestant, features, words, seed)
         self.network = SkipGram(InputVectors(len(words.counts), features, seed), head)
         dense = list(head.parameters()) if contestant.every_class else []
-        self.rate = contestant.rate
+        self.rate, self.falls = contestant.rate, contestant.falls
         self.optimizer = mct.RowAdagrad([self.network.vectors.weight, *dense], lr=self.rate)
         self.examples, self.checkpoint, self.progress = examples, checkpoint, Progress()
         before = checkpoint_info(checkpoint).extra if checkpoint.exists() else {}
@@ -96,6 +97,8 @@ class Learner:
             while progress.spent(budget) < budget.total:
                 cpu, clock = time.process_time(), time.perf_counter()
                 batch = next(batches)
+                if self.falls:
+                    self._set_rate(self.rate * max(1 - progress.spent(budget) / budget.total, LEAST_RATE))
                 self._step(batch)
                 progress.cpu_seconds += time.process_time() - cpu
                 progress.seconds += time.perf_counter() - clock
@@ -111,6 +114,12 @@ class Learner:
         finally:
             batches.close()
         return progress
+
+    def _set_rate(self, rate: float) -> None:
+        """Set the learning rate of all vectors, of words and of the output layer."""
+        for optimizer in (self.optimizer, getattr(self.network.head, "row_optimizer", None)):
+            for group in optimizer.param_groups if optimizer else ():
+                group["lr"] = rate
 
     def _step(self, batch: Any) -> None:
         if len(batch):

@@ -34,13 +34,18 @@ def train_head(run: Run, head: str, plan: Plan) -> None:
     if reason := reason_to_leave_out(task, head):
         run.records.write(stage=head, kind="left_out", head=head, reason=reason)
         return
-    budget = Budget(seconds=plan.seconds, evaluations=plan.evaluations)
-    network, found = learned(run, task, head, with_chosen_rate(run.records, head), budget, run.options.seed)
-    file = vectors_file(run, head)
+    learn_and_save(run, head, task, head, with_chosen_rate(run.records, head))
+
+
+def learn_and_save(run: Run, stage: str, task: Task, head: str, contestant: Contestant) -> None:
+    """Train an output layer for its CPU seconds as the result of a stage, and save its vectors under that name."""
+    budget = Budget(seconds=task.plan.seconds, evaluations=task.plan.evaluations)
+    network, found = learned(run, task, stage, contestant, budget, run.options.seed)
+    file = vectors_file(run, stage)
     file.parent.mkdir(exist_ok=True)
     save_vectors(file, task.corpus.words, vectors_of(network))
-    run.records.write(stage=head, kind="result", head=head, **found)
-    checkpoint_of(run, head, run.options.seed).unlink(missing_ok=True)
+    run.records.write(stage=stage, kind="result", head=head, **found)
+    checkpoint_of(run, stage, run.options.seed).unlink(missing_ok=True)
 
 
 def reason_to_leave_out(task: Task, head: str) -> str:

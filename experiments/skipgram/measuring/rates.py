@@ -7,10 +7,12 @@ chosen. The tests are on other articles. A layer that cannot learn the whole voc
 from dataclasses import replace
 
 from experiments.frame.stages import Run
-from experiments.skipgram.heads.contestants import CONTESTANTS
+from experiments.skipgram.chosen_rates import chosen_rates
+from experiments.skipgram.heads.contestants import CONTESTANTS, Contestant
 from experiments.skipgram.heads.learning import Budget
-from experiments.skipgram.measuring.head_stages import reason_to_leave_out, trained
-from experiments.skipgram.measuring.task import open_smaller_task, open_task
+from experiments.skipgram.measuring.head_stages import learn_and_save, reason_to_leave_out, trained
+from experiments.skipgram.measuring.task import Task, open_smaller_task, open_task
+from experiments.skipgram.names import falling
 from experiments.skipgram.plan import Plan
 from manyclass.errors import DivergedError
 
@@ -20,17 +22,31 @@ def try_rates(run: Run, heads: list[str], plan: Plan) -> None:
     whole = open_task(run, plan)
     for head in heads:
         task = open_smaller_task(run, plan) if reason_to_leave_out(whole, head) else whole
-        classes = len(task.corpus.words)
-        for rate in plan.rates:
-            if run.records.done(stage="rates", kind="rate", head=head, rate=rate):
-                continue
-            budget = Budget(seconds=plan.rates_seconds, evaluations=0)
-            name = f"rates-{head}-{rate:g}"
-            try:
-                learner = trained(run, task, name, replace(CONTESTANTS[head], rate=rate), budget, run.options.seed)
-            except DivergedError as error:  # a rate that is too high is no reason to stop
-                told = {"average_precision": 0.0, "reason": str(error), "classes": classes}
-                run.records.write(stage="rates", kind="rate", head=head, rate=rate, **told)
-                continue
-            told = task.tests.to_choose_by(learner.network.log_probs) | learner.progress.totals() | {"classes": classes}
-            run.records.write(stage="rates", kind="rate", head=head, rate=rate, **told)
+        try_rates_of(run, "rates", task, head, CONTESTANTS[head])
+
+
+def try_rates_of(run: Run, stage: str, task: Task, head: str, contestant: Contestant) -> None:
+    """Try every rate that a stage has not tried with one output layer."""
+    classes, budget = len(task.corpus.words), Budget(seconds=task.plan.rates_seconds, evaluations=0)
+    for rate in task.plan.rates:
+        key = {"stage": stage, "kind": "rate", "head": head, "rate": rate}
+        if run.records.done(**key):
+            continue
+        try:
+            tried = replace(contestant, rate=rate)
+            learner = trained(run, task, f"{stage}-{head}-{rate:g}", tried, budget, run.options.seed)
+        except DivergedError as error:  # a rate that is too high is no reason to stop
+            run.records.write(**key, average_precision=0.0, reason=str(error), classes=classes)
+            continue
+        found = task.tests.to_choose_by(learner.network.log_probs)
+        run.records.write(**key, **found, **learner.progress.totals(), classes=classes)
+
+
+def train_falling(run: Run, head: str, plan: Plan) -> None:
+    """Choose the rate of one output layer once more, where it falls, and train it like that."""
+    stage, contestant = falling(head), replace(CONTESTANTS[head], falls=True)
+    if run.records.done(stage=stage, kind="result"):
+        return
+    task = open_task(run, plan)
+    try_rates_of(run, stage, task, head, contestant)
+    learn_and_save(run, stage, task, head, replace(contestant, rate=chosen_rates(run.records, stage)[head]))

@@ -8,6 +8,8 @@ from experiments.skipgram.names import SHORT
 from experiments.skipgram.page.tables import (
     ablations_table,
     analogy,
+    falling_results,
+    falling_table,
     growth_table,
     precision_table,
     results,
@@ -40,6 +42,7 @@ def texts(records: Records) -> dict[str, str]:
         "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "",
     }
     told["skipgram_summary"] = summary(records)
+    told["skipgram_falling"] = as_markdown(falling_table(records)) if falling_results(records) else NOT_YET
     if text := records.last(stage="corpus", kind="corpus"):
         told["skipgram_text"] = (
             f"{whole(text['tokens'])} words of Wikipedia, {whole(text['classes'])} different ones that occur at least "

@@ -6,13 +6,15 @@ from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
 from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import number, percent, whole
-from experiments.skipgram.names import NAMES, PEER_NAMES, SHORT, stage_of
+from experiments.skipgram.names import FALLING, NAMES, PEER_NAMES, SHORT, falling, stage_of
 from experiments.skipgram.page import paper
 from experiments.skipgram.page.figures import draw_curves
 from experiments.skipgram.page.tables import (
     ablations_table,
     analogy,
     bands_table,
+    falling_results,
+    falling_table,
     growth_table,
     precision_table,
     rates_table,
@@ -32,8 +34,8 @@ def make_page(records: Records, folder: Path) -> Page:
     words = f"{whole(text['classes'])} words" if text else "a whole vocabulary"
     sections = [
         goals_section(records), results_section(records, folder), precision_section(records), vectors_section(records),
-        ablations_section(records), growth_section(records), seeds_section(records), rates_section(records),
-        lookup_section(records), text_section(records), run_section(records),
+        falling_section(records), ablations_section(records), growth_section(records), seeds_section(records),
+        rates_section(records), lookup_section(records), text_section(records), run_section(records),
     ]  # fmt: skip
     lead = (
         "Which words stand near a word? Every output layer learns the same text for the same CPU seconds. The paper's "
@@ -87,6 +89,18 @@ def results_section(records: Records, folder: Path) -> Section:
     if found:
         parts = [draw_curves(found, folder), results_table(records), *notes]
     return Section("The same CPU seconds", text.strip(), parts, "Results")
+
+
+def falling_section(records: Records) -> Section:
+    """Return what a rate that falls changes."""
+    title = "A rate that falls"
+    if not falling_results(records):
+        return Section(title, " ".join(NOT_RUN.format(falling(head)) for head in FALLING), short="Falling")
+    text = (
+        "Adagrad's own steps grow smaller, so that all learn at a rate that stays. The peers' rates fall in a straight "
+        "line to nothing. Here two output layers learn like that, at the rate that is then best on validation articles."
+    )
+    return Section(title, text, [falling_table(records)], "Falling")
 
 
 def rates_section(records: Records) -> Section:

@@ -6,7 +6,7 @@ from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 from experiments.skipgram.chosen_rates import chosen_rates, tried_rates
-from experiments.skipgram.names import NAMES, PEER_NAMES, SHORT, stage_of
+from experiments.skipgram.names import FALLING, NAMES, PEER_NAMES, SHORT, falling, stage_of
 from experiments.skipgram.page import paper
 
 GUESS = "most frequent words"
@@ -18,6 +18,24 @@ def results(records: Records) -> dict[str, Record]:
     found = {head: records.last(stage=head, kind="result") for head in NAMES}
     found |= {peer: records.last(stage=stage_of(peer), kind="result") for peer in PEER_NAMES}
     return {name: record for name, record in found.items() if record}
+
+
+def falling_results(records: Records) -> dict[str, Record]:
+    """Return the newest result of each output layer that learned with a rate that falls."""
+    found = {head: records.last(stage=falling(head), kind="result") for head in FALLING}
+    return {head: record for head, record in found.items() if record}
+
+
+def falling_table(records: Records) -> Table:
+    """Return what they learn with a rate that falls, beside one that stays."""
+    kept, rows = results(records), []
+    for head, record in falling_results(records).items():
+        for name, run in ((f"{SHORT[head]}, falls", record), (f"{SHORT[head]}, stays", kept.get(head))):
+            if run:
+                told = run["prediction"]
+                shares = [*(told["precision"][k] for k in paper.PRECISION), told["average_precision"], analogy(run)]
+                rows.append([name, f"{run['rate']:g}", *map(percent, shares)])
+    return Table(["", "rate", *(f"@{k}" for k in paper.PRECISION), "average", "Google analogies"], rows)
 
 
 def results_table(records: Records) -> Table:

@@ -8,7 +8,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, whole
 from experiments.skipgram.names import SHORT
 from experiments.skipgram.page import paper
-from experiments.skipgram.page.tables import analogy, results, words_per_second
+from experiments.skipgram.page.tables import analogy, falling_results, results, words_per_second
 
 EXPLAINS = 0.8  # a change that leaves less than this share of the analogies explains something
 CHANCE = 2.0  # standard errors
@@ -28,6 +28,9 @@ def verdicts(records: Records) -> list[Verdict]:
     found = results(records)
     made: list[Verdict | None] = [
         precision_verdict(found, "hierarchical", "Our precision is above hierarchical softmax's at every k"),
+        precision_verdict(
+            falling_results(records), "hierarchical", "It is so where the rates of both fall, as those of peers do"
+        ),
         precision_verdict(found, "gensim hierarchical", "It is above that of gensim's tree at every k, too"),
         precision_verdict(
             found, "hierarchical", "It is twice hierarchical softmax's at k = 1 to 20", least=2.0, ks=SMALL_KS

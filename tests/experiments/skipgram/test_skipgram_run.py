@@ -19,7 +19,7 @@ from experiments.skipgram.heads.contestants import CONTESTANTS
 from experiments.skipgram.heads.network import SkipGram
 from experiments.skipgram.measuring import head_stages, peer_stage, rates
 from experiments.skipgram.measuring.task import open_task
-from experiments.skipgram.names import NAMES, PEER_NAMES, stage_of
+from experiments.skipgram.names import FALLING, NAMES, PEER_NAMES, falling, stage_of
 from experiments.skipgram.page.documents import texts
 from experiments.skipgram.page.page import make_page
 from experiments.skipgram.stages import plan_of
@@ -123,12 +123,40 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(head: str, tmp_path: Pa
     np.testing.assert_array_equal(learning.vectors_of(second.network), learning.vectors_of(whole.network))
 
 
+@pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")  # few words to choose from
+@pytest.mark.parametrize("head", FALLING)
+def test_a_rate_that_falls_does_so_for_words_and_output_layer(head: str, tmp_path: Path) -> None:
+    task = open_task(quick_run(tmp_path), TINY)
+    contestant = replace(CONTESTANTS[head], rate=0.4, falls=True)
+    learner = learning.Learner(contestant, task.examples(0), task.frequencies, 16, 0, tmp_path / "checkpoint")
+    seen: list[tuple[float, float]] = []
+
+    def look(network: SkipGram) -> dict[str, object]:
+        optimizers = learner.optimizer, network.head.row_optimizer
+        seen.append(tuple(optimizer.param_groups[0]["lr"] for optimizer in optimizers))
+        return {}
+
+    learner.learn(learning.Budget(words=1000, evaluations=4), look)
+    assert all(words == rows < 0.4 for words, rows in seen)
+    assert [words for words, _ in seen] == sorted((words for words, _ in seen), reverse=True)
+
+
 def test_a_page_of_nothing_says_what_was_not_run(tmp_path: Path) -> None:
     page = make_page(Records(tmp_path / "records.jsonl"), tmp_path)
     told = " ".join(section.text for section in page.sections)
     assert all(
         f"`{head}`" in told
-        for head in (*NAMES, *map(stage_of, PEER_NAMES), "rates", "ablations", "growth", "seeds", "lookup", "corpus")
+        for head in (
+            *NAMES,
+            *map(falling, FALLING),
+            *map(stage_of, PEER_NAMES),
+            "rates",
+            "ablations",
+            "growth",
+            "seeds",
+            "lookup",
+            "corpus",
+        )
     )
     assert write_page(page, tmp_path).exists()
     assert texts(Records(tmp_path / "records.jsonl"))["skipgram_table"] == "Not measured yet."
