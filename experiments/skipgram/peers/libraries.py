@@ -1,8 +1,9 @@
 """Other people's skip-gram beside ours: gensim by hierarchical softmax and by negative sampling, and fastText.
 
-They learn the same words with the same window, features and rule for frequent words, on as many threads, for at least
-the CPU seconds that ours have. Both want to know beforehand how long they will learn, so two short runs tell their
-pace, without what they take before they begin, and then they get as much text as they learn in that time.
+They learn the same words with the same window, features and rule for frequent words, on as many threads, for about the
+CPU seconds that ours have. Both want to know beforehand how long they will learn, so two short runs tell their pace,
+without what they take before they begin, and then they get as much text as they learn in that time. Paces of short and
+long runs differ by some percent: what they took is recorded.
 """
 
 import math
@@ -29,7 +30,7 @@ FASTTEXT_NOISE_POWER = 0.5
 FASTTEXT_TRIES = 5
 LARGEST = 1e6  # a number of a vector; beyond, something is broken
 PACE_SHARE = 0.05  # of the CPU seconds, to measure the pace
-MARGIN = 1.03  # paces differ by chance, and nobody is to have less time than ours
+MARGIN = 1.03  # rather more time than less
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ PEERS: dict[str, tuple[str, Learn]] = {  # by name: what pip calls the library, 
 def learn_for(
     seconds: float, learn: Learn, corpus: Corpus, plan: Plan, cache: Path, threads: int, seed: int
 ) -> tuple[Learned, int]:
-    """Return what a peer learns in at least so many CPU seconds, by its pace, and how many words it has read."""
+    """Return what a peer learns in about so many CPU seconds, by its pace, and how many words it has read."""
     wanted = math.ceil(MARGIN * seconds / pace_of(seconds, learn, corpus, plan, cache, threads, seed))
     file = peer_text(corpus, cache, plan.corpus.name, wanted, seed)
     return learn(file, corpus, plan, threads, seed), wanted
