@@ -23,10 +23,11 @@ def train_peer(run: Run, name: str, plan: Plan) -> None:
         leave_out(run, "left_out", name, f"{library} failed: {error}")
         return
     words = round(read * float(task.frequencies.met.sum()) / task.corpus.tokens)  # that stay, by the same rule
-    tested = task.tests.all(found.log_probs, found.vectors.numpy())
+    vectors, spent = found.vectors.numpy(), {"cpu_seconds": found.cpu_seconds, "seconds": found.seconds, "words": words}
+    end = spent | task.tests.some(found.log_probs, vectors)  # by the same few pairs as the curves of our layers
     run.records.write(
         stage=stage, kind="result", head=name, classes=len(task.corpus.words), features=plan.features,
-        budget=plan.seconds, cpu_seconds=found.cpu_seconds, seconds=found.seconds, read=read, words=words, **tested,
+        budget=plan.seconds, read=read, **spent, curve=[end], **task.tests.all(found.log_probs, vectors),
     )  # fmt: skip
 
 

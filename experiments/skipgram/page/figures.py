@@ -23,8 +23,8 @@ def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
         in_percent(axis.yaxis)
     return Figure(
         "curves", save(figure, folder, "curves"),
-        "Held-out precision@10 (above) and a part of Google's analogies (below) while learning. Single dots: peers, at "
-        "their end, by all pairs and questions.",
+        "Precision@10 over a part of the held-out pairs (above) and a part of Google's analogies (below) while "
+        "learning: the tables have all of them. Single dots: peers, at their end.",
         "Precision and analogies against CPU seconds and against words",
     )  # fmt: skip
 
@@ -35,8 +35,7 @@ def curve_of(name: str, record: Record, measure: str, against: str) -> Line | No
     style = {"color": COLOURS[name], "linewidth": 3 if own else 1.8, "marker": "o", "markersize": 4,
              "zorder": 5 if own else 3, "clip_on": False}  # fmt: skip
     points = [(point[against], point[measure]) for point in record.get("curve", ()) if point.get(measure) is not None]
-    if not record.get("curve"):
-        value = analogy(record) if measure == "analogies" else record["prediction"]["precision"]["10"]
-        points = [] if value is None else [(record[against], value)]
+    if not record.get("curve") and measure == "analogies":  # a peer of older records, tested on all questions
+        points = [] if (value := analogy(record)) is None else [(record[against], value)]
     points = [point for point in points if point[0] > 0]
     return Line(SHORT[name], [x for x, _ in points], [y for _, y in points], style) if points else None
