@@ -42,6 +42,7 @@ def texts(records: Records) -> dict[str, str]:
         "skipgram_missed": f"Not reached: {'; '.join(missed)}." if missed else "",
     }
     told["skipgram_summary"] = summary(records)
+    told["skipgram_missed_goals"] = in_brief([goal for goal, shown, _ in judged if not shown])
     told["skipgram_falling"] = as_markdown(falling_table(records)) if falling_results(records) else NOT_YET
     if text := records.last(stage="corpus", kind="corpus"):
         told["skipgram_text"] = (
@@ -59,6 +60,11 @@ def texts(records: Records) -> dict[str, str]:
         told["skipgram_ablations"] = as_markdown(ablations_table(records))
         told["skipgram_explanation"] = explanation(records)
     return told
+
+
+def in_brief(missed: list[str]) -> str:
+    """Return the goals that are missed without their figures, in a sentence."""
+    return f"Missed goals: {'; '.join(goal[0].lower() + goal[1:] for goal in missed)}." if missed else ""
 
 
 def summary(records: Records) -> str:
