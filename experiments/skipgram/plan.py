@@ -20,6 +20,7 @@ class Plan:
     tests_on_the_way: int = 1_000
     questions_every: int = 8  # of Google's analogies on the way one of so many is asked
     rates: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)  # that every output layer may choose from, on validation articles
+    falling_rates: tuple[float, ...] = (0.1, 0.2, 0.4)  # the same where they fall: more at first, less in the end
     rates_seconds: float = 40.0  # of CPU time for each of them
     rates_tests: int = 2_000  # words of validation articles
     full_softmax: int = 50_000  # up to so many words

@@ -34,12 +34,12 @@ def train_head(run: Run, head: str, plan: Plan) -> None:
     if reason := reason_to_leave_out(task, head):
         run.records.write(stage=head, kind="left_out", head=head, reason=reason)
         return
-    learn_and_save(run, head, task, head, with_chosen_rate(run.records, head))
+    learn_and_save(run, head, task, head, with_chosen_rate(run.records, head), plan.evaluations)
 
 
-def learn_and_save(run: Run, stage: str, task: Task, head: str, contestant: Contestant) -> None:
+def learn_and_save(run: Run, stage: str, task: Task, head: str, contestant: Contestant, evaluations: int) -> None:
     """Train an output layer for its CPU seconds as the result of a stage, and save its vectors under that name."""
-    budget = Budget(seconds=task.plan.seconds, evaluations=task.plan.evaluations)
+    budget = Budget(seconds=task.plan.seconds, evaluations=evaluations)
     network, found = learned(run, task, stage, contestant, budget, run.options.seed)
     file = vectors_file(run, stage)
     file.parent.mkdir(exist_ok=True)

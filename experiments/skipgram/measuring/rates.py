@@ -22,13 +22,13 @@ def try_rates(run: Run, heads: list[str], plan: Plan) -> None:
     whole = open_task(run, plan)
     for head in heads:
         task = open_smaller_task(run, plan) if reason_to_leave_out(whole, head) else whole
-        try_rates_of(run, "rates", task, head, CONTESTANTS[head])
+        try_rates_of(run, "rates", task, head, CONTESTANTS[head], plan.rates)
 
 
-def try_rates_of(run: Run, stage: str, task: Task, head: str, contestant: Contestant) -> None:
+def try_rates_of(run: Run, stage: str, task: Task, head: str, contestant: Contestant, rates: tuple[float, ...]) -> None:
     """Try every rate that a stage has not tried with one output layer."""
     classes, budget = len(task.corpus.words), Budget(seconds=task.plan.rates_seconds, evaluations=0)
-    for rate in task.plan.rates:
+    for rate in rates:
         key = {"stage": stage, "kind": "rate", "head": head, "rate": rate}
         if run.records.done(**key):
             continue
@@ -48,5 +48,6 @@ def train_falling(run: Run, head: str, plan: Plan) -> None:
     if run.records.done(stage=stage, kind="result"):
         return
     task = open_task(run, plan)
-    try_rates_of(run, stage, task, head, contestant)
-    learn_and_save(run, stage, task, head, replace(contestant, rate=chosen_rates(run.records, stage)[head]))
+    try_rates_of(run, stage, task, head, contestant, plan.falling_rates)
+    best = replace(contestant, rate=chosen_rates(run.records, stage)[head])
+    learn_and_save(run, stage, task, head, best, evaluations=0)  # on the way, a rate that is yet to fall tells little
