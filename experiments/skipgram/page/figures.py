@@ -9,7 +9,7 @@ from experiments.skipgram.names import COLOURS, SHORT
 from experiments.skipgram.page.tables import analogy
 
 MEASURES = {"precision_10": "precision@10", "analogies": "analogies"}
-AXES = {"cpu_seconds": "CPU seconds", "words": "words learned from"}
+AXES = {"cpu_seconds": ("CPU seconds", 1), "words": ("million words learned from", 1_000_000)}
 
 
 def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
@@ -19,7 +19,7 @@ def draw_curves(found: dict[str, Record], folder: Path) -> Figure:
     for axis, (measure, against) in zip(axes, panels, strict=True):
         lines = [line for name, record in found.items() if (line := curve_of(name, record, measure, against))]
         scale = "log" if lines else "linear"
-        draw_lines(axis, lines, xlabel=AXES[against], ylabel=MEASURES[measure], ylim=(0, None), xscale=scale)
+        draw_lines(axis, lines, xlabel=AXES[against][0], ylabel=MEASURES[measure], ylim=(0, None), xscale=scale)
         in_percent(axis.yaxis)
     return Figure(
         "curves", save(figure, folder, "curves"),
@@ -38,4 +38,6 @@ def curve_of(name: str, record: Record, measure: str, against: str) -> Line | No
     if not record.get("curve") and measure == "analogies":  # a peer of older records, tested on all questions
         points = [] if (value := analogy(record)) is None else [(record[against], value)]
     points = [point for point in points if point[0] > 0]
-    return Line(SHORT[name], [x for x, _ in points], [y for _, y in points], style) if points else None
+    return (
+        Line(SHORT[name], [x / AXES[against][1] for x, _ in points], [y for _, y in points], style) if points else None
+    )

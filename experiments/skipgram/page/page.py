@@ -83,7 +83,8 @@ def results_section(records: Records, folder: Path) -> Section:
     told = " ".join(NOT_RUN.format(stage) for stage in [*not_run, *peers])
     text = (
         "All learn with the same input vectors, window, order of the text and optimizer, each with the learning rate "
-        f"that was best for it on validation articles; peers as they come. {told}"
+        "that was best for it on validation articles; peers as they come. Candidate softmax looks nothing up, as by "
+        f"default, and then computes what sampled softmax does: what tells them apart is the rate. {told}"
     )
     parts: list[Table | Figure | Text] = [*notes]
     if found:
