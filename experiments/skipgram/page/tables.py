@@ -32,9 +32,7 @@ def falling_table(records: Records) -> Table:
     for head, record in falling_results(records).items():
         for name, run in ((f"{SHORT[head]}, falls", record), (f"{SHORT[head]}, stays", kept.get(head))):
             if run:
-                told = run["prediction"]
-                shares = [*(told["precision"][k] for k in paper.PRECISION), told["average_precision"], analogy(run)]
-                rows.append([name, f"{run['rate']:g}", *map(percent, shares)])
+                rows.append([name, f"{run['rate']:g}", *precisions(run["prediction"]), percent(analogy(run))])
     return Table(["", "rate", *(f"@{k}" for k in paper.PRECISION), "average", "Google analogies"], rows)
 
 
@@ -97,9 +95,8 @@ def precision_table(records: Records, prediction: str = "prediction") -> Table:
     named: list[tuple[str, Record | None]] = [(SHORT[name], found[name]) for name in order]
     for title, record in [*named, (GUESS, base)]:
         if told := (record or {}).get(prediction):
-            shares = [*(told["precision"][k] for k in paper.PRECISION), told["average_precision"]]
             perplexity = number(told["perplexity"]) if title in CALIBRATED else ABSENT
-            rows.append([title, *map(percent, shares), perplexity])
+            rows.append([title, *precisions(told), perplexity])
     own = {place for place, row in enumerate(rows) if row[0] == SHORT["candidate"]}
     columns = ["precision", *(f"@{k}" for k in paper.PRECISION), "average", "perplexity"]
     caption = (
@@ -107,6 +104,12 @@ def precision_table(records: Records, prediction: str = "prediction") -> Table:
         "learn probabilities."
     )
     return Table(columns, rows, caption, emphasised=own)
+
+
+def precisions(prediction: Record) -> list[str]:
+    """Return the cells of a row: precision at each of the paper's k, and average precision."""
+    return [percent(share) for share in (*(prediction["precision"][k] for k in paper.PRECISION),
+                                         prediction["average_precision"])]  # fmt: skip
 
 
 def bands_table(records: Records) -> Table:

@@ -168,7 +168,7 @@ def _compared(run: Record, beside: Record) -> tuple[str, str] | None:
     known = [max(share, 0.5 / count) for share, count in zip(shares, asked, strict=True) if share is not None]
     ratio_of = known[0] / known[1]
     error = math.sqrt(sum((1 - share) / (share * count) for share, count in zip(known, asked, strict=True)))
-    figures = f"{percent(shares[0])}, {ratio_of:.2f}× the analogies of"
+    figures = f"{percent(shares[0])}, {ratio(*known)} the analogies of"
     low, high = (ratio_of * math.exp(sign * CHANCE * error) for sign in (-1, 1))
     if high < EXPLAINS:
         return "less", figures
