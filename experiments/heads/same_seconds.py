@@ -2,7 +2,8 @@
 
 Each head first tries every learning rate for half of the seconds, with seed 0, and is judged by the validation part.
 The best rate then runs with every seed for all of the seconds, and every tenth of them is judged by the test. One run
-at a time, in a process of its own, with all threads. Each run is one record.
+at a time, with all threads, one seed of all heads after the other: a machine that is slower for some minutes is so for
+all of them. Each run is one record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,7 +48,7 @@ def run_same_seconds(run: Run, task: str, sizes: TaskSizes, seeds: Sequence[int]
     tried = [SecondsRun(head, rate, seeds[0], True) for head in compared for rate in rates(sizes)]
     _run_all(run, task, sizes, tried)
     best = {head: best_rate(run, stage, sizes, [plan for plan in tried if plan.head == head]) for head in compared}
-    chosen = [SecondsRun(head, best[head], seed, False) for head in compared for seed in seeds]
+    chosen = [SecondsRun(head, best[head], seed, False) for seed in seeds for head in compared]
     _run_all(run, task, sizes, chosen)
 
 
@@ -76,7 +77,7 @@ def _run_all(run: Run, task: str, sizes: TaskSizes, runs: list[SecondsRun]) -> N
     where = Where(run.options.quick, run.options.data)
     with run.progress(len(left), "runs") as show:
         calls = [partial(run_one, task, plan, sizes, where) for plan in left]
-        done = run_apart(calls, run.options.threads, fresh=not run.options.quick)
+        done = run_apart(calls, run.options.threads, fresh=False)
         for completed, (number, found) in enumerate(done, start=1):
             plan = left[number]
             run.records.write(**plan.key(stage, sizes), task=task, tests=sizes.tests, **found)
