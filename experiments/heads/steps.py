@@ -18,6 +18,7 @@ from experiments.frame.stages import Run
 from experiments.heads.apart import run_apart
 from experiments.heads.contestants import make
 from experiments.heads.sizes import StepSizes
+from manyclass.torch.tail_size import MOST
 
 FULL_LIMIT = 2_000_000  # classes: beyond, weights, gradient, momentum and logits of the full softmax do not fit here
 MEASURED, WARM_UP = 12, 4
@@ -26,6 +27,7 @@ MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
 STEP_HEADS = (
     "candidate",
+    "candidate, longest tail",
     "candidate, 32 mined",
     "candidate, momentum at once",
     "candidate, plain fused",
@@ -45,6 +47,8 @@ def contestant(name: str, candidates: int) -> Contestant:
         settings = {"candidates": candidates, "meter_every": 0}
         if kind == "own candidates":
             settings["tail"] = 0
+        if how == "longest tail":
+            settings["tail"] = MOST
         if how == "32 mined":  # the same number of examples in every step, whatever the classes
             settings["mined_examples"] = 32
         if how == "plain fused":
@@ -71,7 +75,7 @@ def run_steps(run: Run, stage: str, sizes: Iterable[StepSizes], heads: Iterable[
             show(completed, f"{name}, {size.classes:,} classes: {found['step_ms']:.1f} ms")
 
 
-def measure(name: str, size: StepSizes) -> dict[str, float]:
+def measure(name: str, size: StepSizes) -> dict[str, float | None]:
     """Return the mean milliseconds of a step by part, the classes it touches, and bytes per class.
 
     The mean, because a head looks candidates up now and then: what a step costs is its share of that, too.
@@ -103,12 +107,30 @@ def measure(name: str, size: StepSizes) -> dict[str, float]:
         for place, part in enumerate(("forward", "backward", "update"))
     }
     meter = getattr(head, "meter", None)
+    distinct = meter.report().get("distinct_classes", 0.0) if meter is not None else 0.0
+    peak = peak_bytes() / size.classes
+    shared = head.samples if isinstance(head, mct.SampledSoftmax) else int(distinct) if mines else 0
     return {
         **parts,
         "step_ms": 1000 * statistics.mean(sum(step) for step in kept),
-        "distinct_classes": meter.report().get("distinct_classes", 0.0) if meter is not None else 0.0,
-        "peak_bytes_per_class": peak_bytes() / size.classes,
+        "distinct_classes": distinct,
+        "peak_bytes_per_class": peak,
+        "bare_products_ms": bare_products_ms(size, shared) if shared else None,
     }
+
+
+def bare_products_ms(size: StepSizes, classes: int) -> float:
+    """Return the milliseconds of a step's three products over classes that all examples share, and nothing else."""
+    x, rows = torch.randn(size.batch, size.features), torch.randn(classes, size.features)
+    logits, of_x, of_rows = torch.empty(size.batch, classes), torch.empty_like(x), torch.empty_like(rows)
+    spent = []
+    for _ in range(MINING_WARM_UP + MINING_MEASURED):
+        start = time.perf_counter()
+        torch.mm(x, rows.T, out=logits)
+        torch.mm(logits, rows, out=of_x)
+        torch.mm(logits.T, x, out=of_rows)
+        spent.append(time.perf_counter() - start)
+    return 1000 * statistics.mean(spent[MINING_WARM_UP:])
 
 
 def batches(head: mct.OutputHead, size: StepSizes, count: int) -> list[tuple[Tensor, Tensor]]:

@@ -21,6 +21,7 @@ NAMES = {
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
+    "candidate, longest tail": "… a tail of 1,024, the longest",
     "candidate, 32 mined": "… candidates looked up for 32 examples",
     "candidate, momentum at once": "… momentum at once (default of RowSGD)",
     "candidate, plain fused": "… plain SGD, fused",
@@ -67,6 +68,7 @@ def parts_table(records: Records, stage: str, classes: int) -> Table:
             *(number(record[part]) for part in ("forward_ms", "backward_ms")),
             "in backward" if "fused" in head else number(record["update_ms"]),
             number(record["step_ms"]),
+            times(record["step_ms"] / bare) if (bare := record.get("bare_products_ms")) else ABSENT,
             times(full["step_ms"] / record["step_ms"]) if full else ABSENT,
             times(record["step_ms"] / tree["step_ms"]) if tree else ABSENT,
             whole(record["distinct_classes"] or None),
@@ -75,8 +77,8 @@ def parts_table(records: Records, stage: str, classes: int) -> Table:
         for head, label in STEP_NAMES.items()
         if (record := found.get(head))
     ]
-    columns = [f"{whole(classes)} classes", "forward", "backward", "update", "step, ms", "faster than full",
-               "× the hierarchical step", "distinct classes", "peak bytes per class"]  # fmt: skip
+    columns = [f"{whole(classes)} classes", "forward", "backward", "update", "step, ms", "× three bare products",
+               "faster than full", "× the hierarchical step", "distinct classes", "peak bytes per class"]  # fmt: skip
     caption = "Milliseconds by part; peak memory is that of the whole process, Python and torch included."
     return Table(columns, rows, caption)
 
