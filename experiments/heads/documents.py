@@ -120,7 +120,7 @@ def seconds_block(records: Records) -> str:
         as_markdown(task_parts.verdict_table(verdicts(records, TASKS, PER_STEP))),
         as_markdown(task_parts.near_best_table(records, TASKS)),
         as_markdown(task_parts.ahead_table(records, TASKS)),
-        f"{machine_in_words(records)}, one run at a time; tables at every tenth of the time are on the {PAGE}.",
+        f"{one_thread(records)}; tables at every tenth of the time are on the {PAGE}.",
         *curves,
     )
 

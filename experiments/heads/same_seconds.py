@@ -1,9 +1,10 @@
 """Score against seconds, one task after the other: every head learns for the same seconds, at a rate it was tuned to.
 
-Each head first tries every learning rate for half of the seconds, with seed 0, and is judged by the validation part.
-The best rate then runs with every seed for all of the seconds, and every tenth of them is judged by the test. One run
-at a time, with all threads, one seed of all heads after the other: a machine that is slower for some minutes is so for
-all of them. Each run is one record.
+Each head first tries every learning rate for all of the seconds, with seed 0, and is judged by the validation part: a
+rate that is best after half of them may be too high for the rest. The best rate then runs with every seed, and every
+tenth of the seconds is judged by the test. Every run has one thread, and as many run at a time as there are threads;
+one seed of all heads comes after the other, so that a machine that is slower for some minutes is so for all of them.
+Each run is one record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,7 +78,7 @@ def _run_all(run: Run, task: str, sizes: TaskSizes, runs: list[SecondsRun]) -> N
     where = Where(run.options.quick, run.options.data)
     with run.progress(len(left), "runs") as show:
         calls = [partial(run_one, task, plan, sizes, where) for plan in left]
-        done = run_apart(calls, run.options.threads, fresh=False)
+        done = run_apart(calls, threads=1, at_once=run.options.threads, fresh=False)
         for completed, (number, found) in enumerate(done, start=1):
             plan = left[number]
             run.records.write(**plan.key(stage, sizes), task=task, tests=sizes.tests, **found)
@@ -88,9 +89,10 @@ def run_one(name: str, plan: SecondsRun, sizes: TaskSizes, where: Where) -> dict
     """Return curve and score at the end of one run, and all metrics over what else its end is judged by."""
     task = open_task(name, sizes, where, plan.seed, tuning=plan.tuning)
     if plan.tuning:
-        budget, examples, points = Budget(seconds=sizes.seconds / 2), task.validation(sizes.tests), 1
+        examples, points = task.validation(sizes.tests), 1
     else:
-        budget, examples, points = Budget(seconds=sizes.seconds), task.test(sizes.tests), POINTS
+        examples, points = task.test(sizes.tests), POINTS
+    budget = Budget(seconds=sizes.seconds)
     learner, found = learn(task, plan.head, plan.rate, plan.seed, sizes.batch, budget, examples, points)
     told = {"score": found["curve"][-1][2], "metric": next(iter(task.metrics().metrics))}
     if not plan.tuning and not found["diverged"]:

@@ -34,7 +34,7 @@ class TaskSizes:
     """Of the runs on one task; all of it fixed before anything is measured."""
 
     classes: int
-    seconds: float  # of training; half of them for each learning rate that is tried
+    seconds: float  # of training, for each learning rate that is tried, too
     rate: float  # the learning rate in the middle of those that are tried
     batch: int = 256
     tests: int = 2000  # examples that every tenth of a run is judged by
@@ -134,12 +134,11 @@ def per_step_stage(task: str) -> str:
 
 
 def minutes_of(sizes: TaskSizes, seeds: int, heads: int, quick: bool) -> float:
-    """Return about how long so many heads take on a task: training, and for each run its start and its judging."""
+    """Return about how long so many heads take on a task on two cores: training, and for each run start and judging."""
     tried = len(RATE_FACTORS)
-    training = sizes.seconds * (tried / 2 + seeds)
-    start = 0.1 if quick else 5.0  # seconds; a quick run starts no process for it
-    judging = 4e-9 * sizes.tests * sizes.classes  # of one point of a curve
-    return heads * (training + start * (tried + seeds) + judging * (tried + 10 * seeds)) / 60
+    start = 0.1 if quick else 1.0  # seconds
+    judging = 8e-9 * sizes.tests * sizes.classes  # of one point of a curve
+    return heads * ((sizes.seconds + start) * (tried + seeds) + judging * (tried + 10 * seeds)) / 2 / 60
 
 
 def sizes_of(quick: bool) -> Sizes:

@@ -8,7 +8,7 @@ drawn. Noise falls as 1 / classes while the time of a step grows with them, so w
 
     1 / ((ELSE + classes) · (1 + noise · classes now / classes)),
 
-is most near classes = √(ELSE · noise · classes now), where ELSE is what all else in a step takes, in classes.
+is most at classes = √(ELSE · noise · classes now), where ELSE is what all else in a step takes, in classes.
 """
 
 import math
@@ -20,7 +20,9 @@ from torch import Tensor
 USUAL_TAIL = 128  # random classes where nothing tells how many are worth it
 LEAST, MOST = 32, 1024
 LARGEST_SHARE = 1 / 16  # of all classes
-ELSE = 1300  # a batch of 256, 128 features, a network of one hidden layer; more below the head is worth more classes
+ELSE = (
+    2000  # 1300 by the clock, with a network of one hidden layer below; more, as the log of what varies is also biased
+)
 RATE = 0.02  # of a step in the running means
 
 
