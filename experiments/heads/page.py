@@ -94,9 +94,10 @@ LEARNING = (
 SECONDS = (
     "Every head learns each of six tasks for the same seconds, with the same data and optimizer. It first tries three "
     "learning rates, each for as long with one seed, judged by a validation part; the best then runs with every seed. "
-    "Every run has one thread, and two run at a time. Judging costs none of the seconds, and goes by the exact best class. The tree of the hierarchical "
-    "softmax and the samplers by frequency are given the true frequencies, their best case. The candidate head has its "
-    "default settings on all tasks. Full softmax is left out where its step takes more than a second.\n\n"
+    "Every run has one thread, and two run at a time. Judging costs none of the seconds, and goes by the exact best "
+    "class. The tree of the hierarchical softmax and the samplers by frequency are given the true frequencies, their "
+    "best case. The candidate head has its default settings on all tasks. Full softmax is left out where its step "
+    "takes more than a second.\n\n"
     "Step by step, full softmax and the candidate head see the same batches with the same learning rate, which falls "
     "exponentially to a tenth."
 )

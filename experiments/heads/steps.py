@@ -18,7 +18,6 @@ from experiments.frame.stages import Run
 from experiments.heads.apart import run_apart
 from experiments.heads.contestants import make
 from experiments.heads.sizes import StepSizes
-from manyclass.torch.tail_size import MOST
 
 FULL_LIMIT = 2_000_000  # classes: beyond, weights, gradient, momentum and logits of the full softmax do not fit here
 MEASURED, WARM_UP = 12, 4
@@ -27,7 +26,6 @@ MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
 STEP_HEADS = (
     "candidate",
-    "candidate, longest tail",
     "candidate, 32 mined",
     "candidate, momentum at once",
     "candidate, plain fused",
@@ -47,8 +45,6 @@ def contestant(name: str, candidates: int) -> Contestant:
         settings = {"candidates": candidates, "meter_every": 0}
         if kind == "own candidates":
             settings["tail"] = 0
-        if how == "longest tail":
-            settings["tail"] = MOST
         if how == "32 mined":  # the same number of examples in every step, whatever the classes
             settings["mined_examples"] = 32
         if how == "plain fused":

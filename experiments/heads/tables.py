@@ -21,7 +21,6 @@ NAMES = {
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
-    "candidate, longest tail": "… a tail of 1,024, the longest",
     "candidate, 32 mined": "… candidates looked up for 32 examples",
     "candidate, momentum at once": "… momentum at once (default of RowSGD)",
     "candidate, plain fused": "… plain SGD, fused",

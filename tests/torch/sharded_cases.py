@@ -13,7 +13,6 @@ import torch.multiprocessing
 from torch import Tensor, nn
 
 from manyclass.torch import CandidateSoftmax, RowAdagrad, RowAdam, RowSGD, ShardedSoftmax
-from manyclass.torch.tail_size import USUAL_TAIL
 
 CLASSES, FEATURES, INPUTS, STEPS = 61, 12, 7, 4
 SIZES = [(3, 5, 4), (4, 0, 2), (1, 6, 3), (5, 2, 1)]  # examples of each rank, step by step
@@ -78,12 +77,12 @@ def trunk() -> nn.Linear:
 
 
 def sharded(**settings: Any) -> ShardedSoftmax:
-    return ShardedSoftmax(FEATURES, CLASSES, **{"seed": 3, "tail": USUAL_TAIL, **settings})
+    return ShardedSoftmax(FEATURES, CLASSES, **{"seed": 3, **settings})
 
 
 def one_process(rows: dict[str, Tensor], **settings: Any) -> CandidateSoftmax:
     """Return the head that has all these rows."""
-    head = CandidateSoftmax(FEATURES, CLASSES, **{"seed": 3, "tail": USUAL_TAIL, **settings})
+    head = CandidateSoftmax(FEATURES, CLASSES, **{"seed": 3, **settings})
     with torch.no_grad():
         head.weight.copy_(rows["weight"])
         if head.bias is not None:

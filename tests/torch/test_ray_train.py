@@ -35,7 +35,7 @@ def by_torchrun(folder: Path) -> list[str]:
 
 def in_one_process() -> tuple[list[float], CandidateSoftmax]:
     """Return the losses of CandidateSoftmax on the batches of all ranks, and the head."""
-    below, head = example.trunk(), CandidateSoftmax(example.HIDDEN, CLASSES, tail=128)
+    below, head = example.trunk(), CandidateSoftmax(example.HIDDEN, CLASSES)
     with torch.no_grad():
         for parameter in (head.weight, head.bias):
             assert parameter is not None

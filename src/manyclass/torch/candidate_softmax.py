@@ -46,14 +46,12 @@ from manyclass.torch.shared_loss import shared_losses
 from manyclass.torch.step_classes import (
     RecentClasses,
     StepClasses,
-    StepLosses,
     own_classes,
     own_losses,
     sampled_outside,
     shared_classes,
 )
 from manyclass.torch.tail_and_targets import TailAndTargets
-from manyclass.torch.tail_size import USUAL_TAIL, TailSize
 
 CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
@@ -80,9 +78,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         probability, as at the start of training.
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
-    tail: int, default as many as their noise is worth. Random classes per batch that stand, weighted, for all the rest
-        in the normaliser; 0: none. By default 32 at the start of training and up to 1024 later, as tail_size.py has it;
-        128 where nothing tells what they are worth: in evaluation, and without shared targets of a softmax.
+    tail: int = 128. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none.
     tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
         part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
         only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
@@ -128,7 +124,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         mined_every: int = 1,
         mined_candidates: int = 16,
         remembered: int = 2,
-        tail: int | None = None,
+        tail: int = 128,
         tail_sampler: str | Tensor = "batch",
         targets_for_all: bool = True,
         prior: PriorSetting = None,
@@ -171,7 +167,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.mining = Mining(
             examples=mined_examples, every=mined_every, candidates=mined_candidates, remembered=remembered
         )
-        self._tail = USUAL_TAIL if tail is None else check_count("tail", tail, low=0)
+        self.tail = check_count("tail", tail, low=0)
         self.normalize = bool(normalize)
         self.temperature = float(temperature)
         self.names = None if names is None else check_names("names", names, self.num_classes)
@@ -186,20 +182,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             counts=self.target_counts,
             argument="tail_sampler",
         )
-        samples_targets = with_targets and self.shared and self._tail > 0 and self.targets_for_all
+        samples_targets = with_targets and self.shared and self.tail > 0 and self.targets_for_all
         self.tail_and_targets = TailAndTargets(self.num_classes) if samples_targets else None
-        self.tail_size = TailSize() if samples_targets and tail is None and self.output == "softmax" else None
         self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._retrieved, unit_rows=self.normalize)
         self._recent = RecentClasses()
         self.register_buffer("input_mean", torch.zeros(in_features) if subtract_mean else None)
         self.register_load_state_dict_post_hook(_forget_index)
-
-    @property
-    def tail(self) -> int:
-        """Random classes that the next step draws."""
-        return self._tail if self.tail_size is None or not self.training else self.tail_size.draws
 
     @property
     def candidates(self) -> int:
@@ -362,8 +352,6 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         kept = {"names": self.names, "meter_steps": self.meter.steps, "mining": self.mining.settings()}
         if self.tail_and_targets is not None:
             kept["targets"] = self.tail_and_targets.settings()
-        if self.tail_size is not None:
-            kept["tail_size"] = self.tail_size.settings()
         return kept | {"tables": self.index.settings()}
 
     def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
@@ -391,8 +379,6 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             index.inputs.restore(_beginning_with("inputs.", tensors), settings["tables"]["inputs"])
         if self.tail_and_targets is not None and "targets" in settings:  # absent before there was any: they begin anew
             self.tail_and_targets.restore(_beginning_with("targets.", tensors), settings["targets"])
-        if self.tail_size is not None and "tail_size" in settings:  # likewise
-            self.tail_size.restore(settings["tail_size"])
         self.sampler.generator.set_state(tensors["generator"])
         if "mining" in settings:  # a checkpoint from before there was any goes on without lists
             self.mining.restore(_beginning_with("mining.", tensors), settings["mining"], self.num_classes)
@@ -422,11 +408,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
         classes = self._step_classes(x.detach(), positives, learning) if again is None else again
         targets = self._targets(positives, classes.ids, classes.log_weights)
-        found = self._losses_over(x, classes, targets)
+        losses, distinct, pull = self._losses_over(x, classes, targets)
         if learning:
             self._recent.keep(positives, classes)
-            self._note_step(classes, positives, found, exact)
-        return found.losses
+            self._note_step(classes, positives, distinct, pull, exact)
+        return losses
 
     def _exact_losses(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return the losses over all classes, of inputs as `prepared` returns them."""
@@ -434,15 +420,14 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         logistic = self.output == "logistic"
         return all_classes.losses(*self.layer.plain(x), positives, logistic=logistic, targets=targets)
 
-    def _losses_over(self, x: Tensor, classes: StepClasses, targets: Targets) -> StepLosses:
-        """Return the losses over the classes of a step, and what it does to each of these."""
+    def _losses_over(self, x: Tensor, classes: StepClasses, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the losses over the classes of a step, the distinct ones, and how far the step pulls each."""
         layer, logistic = self.layer, self.output == "logistic"
         if self.shared:
             found = shared_losses(layer, x, classes, targets, logistic=logistic)
-            return StepLosses(found.losses, classes.ids, found.pull, found.tail_variance)
+            return found.losses, classes.ids, found.pull
         logits = layer.own_logits(x, classes.ids)
-        losses = own_losses(logits, classes, targets, logistic)
-        return StepLosses(losses, *classes.pulled(logits.detach(), targets.positives))
+        return own_losses(logits, classes, targets, logistic), *classes.pulled(logits.detach(), targets.positives)
 
     def _step_classes(self, x: Tensor, positives: Tensor, learning: bool) -> StepClasses:
         """Return the classes that this step computes."""
@@ -505,18 +490,18 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return torch.from_numpy(found)
 
     @torch.no_grad()
-    def _note_step(self, classes: StepClasses, positives: Tensor, found: StepLosses, exact: Tensor | None) -> None:
-        """Tell index and meter what this step is about to change, and the next tail how noisy this one was.
+    def _note_step(
+        self, classes: StepClasses, positives: Tensor, distinct: Tensor, pull: Tensor, exact: Tensor | None
+    ) -> None:
+        """Tell index and meter what this step is about to change: these classes, by so much.
 
         exact: logits of all classes of a few examples, where the meter compares.
         """
         if self.index.built is not None:
-            self.index.schedule.note_pull(found.distinct, found.pull)
-        if self.tail_size is not None and found.tail_variance is not None:
-            self.tail_size.note(found.losses, found.tail_variance, len(found.distinct), self.sampler.classes_left)
+            self.index.schedule.note_pull(distinct, pull)
         if exact is not None:
             self.meter.compare(exact, classes.without_tail(positives[: len(exact)]), self.index.age())
-        self.meter.count(len(found.distinct), self.num_classes)
+        self.meter.count(len(distinct), self.num_classes)
 
     def _topk(self, input: Tensor, k: int, candidates: int = 0, normalizer: Normalizer = "candidates") -> TopK[Tensor]:
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"

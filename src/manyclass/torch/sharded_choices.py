@@ -10,7 +10,7 @@ from torch import Tensor
 
 from manyclass.torch.approximation_meter import DEPTH, EXAMPLES, sampling_noise
 from manyclass.torch.sharded_predictions import ShardedPredictions
-from manyclass.torch.step_classes import StepClasses, StepLosses
+from manyclass.torch.step_classes import StepClasses
 
 
 class ShardedChoices(ShardedPredictions):
@@ -63,17 +63,19 @@ class ShardedChoices(ShardedPredictions):
         return exact
 
     @torch.no_grad()
-    def _note_step(self, classes: StepClasses, positives: Tensor, found: StepLosses, exact: Tensor | None) -> None:
+    def _note_step(
+        self, classes: StepClasses, positives: Tensor, distinct: Tensor, pull: Tensor, exact: Tensor | None
+    ) -> None:
         if self.index.built is not None:
-            self.index.schedule.note_pull(found.distinct, found.pull)
+            self.index.schedule.note_pull(distinct, pull)
         if exact is not None:
             seen = classes.without_tail(positives[: len(exact)])
             seen = seen.masked_fill(~self.shards.here(seen), -1)
             values, best = self._largest_of_all(exact, min(DEPTH, self.num_classes))
-            by_ranks = (best[:, :, None] == seen[:, None, :]).any(2)  # each by the rank that has it
-            by_any = self.ranks.all_gather(by_ranks.int(), "what was found").amax(0)[~values.isneginf()]
+            found = (best[:, :, None] == seen[:, None, :]).any(2)  # each by the rank that has it
+            found = self.ranks.all_gather(found.int(), "what was found").amax(0)[~values.isneginf()]
             rows = self.shards.rows_for(seen)
             inside = exact.gather(1, rows.clamp_min(0)).masked_fill(rows < 0, -torch.inf).logsumexp(1)
             kept = self._total(inside) - self._total(exact.logsumexp(1))
-            self.meter.note(values.shape[1], by_any, kept, self.index.age())
-        self.meter.count(len(found.distinct), self.shards.rows)
+            self.meter.note(values.shape[1], found, kept, self.index.age())
+        self.meter.count(len(distinct), self.shards.rows)

@@ -29,8 +29,7 @@ from manyclass.torch.sharded_loss import (
     own_terms,
     shared_terms,
 )
-from manyclass.torch.step_classes import StepClasses, StepLosses
-from manyclass.torch.tail_size import USUAL_TAIL
+from manyclass.torch.step_classes import StepClasses
 
 TrunkGradients = Literal["averaged", "summed"]
 # Settings that are whole numbers, and the same on all ranks.
@@ -56,8 +55,8 @@ class ShardedSoftmax(ShardedChoices):
     trunk_gradients: "averaged" (default): DDP, or who else trains the network below, takes the mean of its gradients
         over ranks; the head makes up for that. "summed": the sum is taken.
     seed: int = 0. Of the first rows, too: they do not depend on the number of ranks.
-    settings: every other argument of CandidateSoftmax, equal on all ranks; `prior` not "counted"; `tail` is 128 unless
-        it is given. `row_update` may be any: a row belongs to one process.
+    settings: every other argument of CandidateSoftmax, equal on all ranks; `prior` not "counted". `row_update` may be
+        any: a row belongs to one process.
 
     All ranks call forward, topk, predict and log_prob together, in the same order, each with examples of its own, as
     many as it has, perhaps none. The loss is that of the whole batch, the same number on every rank (reduction="none":
@@ -90,9 +89,7 @@ class ShardedSoftmax(ShardedChoices):
                 raise ConfigError(f"num_classes={classes} is less than one per rank ({ranks.count}); use fewer ranks")
             self.shards = ClassShards(classes, ranks.rank, ranks.count)
             self._row_seed = check_count("seed", seed, low=0)
-            # No rank sees the noise of all classes: the tail is a number.
-            rest = {"tail": USUAL_TAIL, **settings}
-            super(ShardedSoftmax, self).__init__(in_features, num_classes, seed=seed, **rest)
+            super(ShardedSoftmax, self).__init__(in_features, num_classes, seed=seed, **settings)
             mined = self.mining
             same = {name.removeprefix("_"): int(getattr(self, name)) for name in AGREED}
             same |= {"mined_examples": mined.examples, "mined_every": mined.every}
@@ -185,15 +182,15 @@ class ShardedSoftmax(ShardedChoices):
         terms = all_terms(self.layer, x, self.shards, self._targets(positives))
         return losses_over_ranks(self.ranks, terms, self.output == "logistic")[0]
 
-    def _losses_over(self, x: Tensor, classes: StepClasses, targets: Targets) -> StepLosses:
+    def _losses_over(self, x: Tensor, classes: StepClasses, targets: Targets) -> tuple[Tensor, Tensor, Tensor]:
         logistic = self.output == "logistic"
         if self.shared:
             terms, rows = shared_terms(self.layer, x, self.shards, classes, targets)
             losses, probabilities = losses_over_ranks(self.ranks, terms, logistic)
-            return StepLosses(losses, rows, probabilities.sum(0) + terms.own.sum(0))
+            return losses, rows, probabilities.sum(0) + terms.own.sum(0)
         terms, local = own_terms(self.layer, x, self.shards, classes, targets)
         losses, _ = losses_over_ranks(self.ranks, terms, logistic)
-        return StepLosses(losses, *local.pulled(terms.logits.detach(), self.shards.rows_for(targets.positives)))
+        return losses, *local.pulled(terms.logits.detach(), self.shards.rows_for(targets.positives))
 
     # The layer as a whole
 

@@ -52,19 +52,6 @@ class StepClasses(NamedTuple):
         return torch.cat([alone.masked_fill((alone[:, :, None] == positives[:, None, :]).any(2), -1), positives], 1)
 
 
-class StepLosses(NamedTuple):
-    """What a step finds over its classes.
-
-    losses: (examples,). distinct: the classes, ascending, and pull: how far the step pulls each.
-    tail_variance: (examples,), see SharedLosses; None where it is not known.
-    """
-
-    losses: Tensor
-    distinct: Tensor
-    pull: Tensor
-    tail_variance: Tensor | None = None
-
-
 class RecentClasses:
     """The classes of the last steps, for activation checkpointing: a step that is computed again in backward must
     compute what it did, and not draw and re-hash anew."""
