@@ -34,7 +34,7 @@ from manyclass.training.evaluation import TrunkAndHead
 
 Floats = npt.NDArray[np.float32]
 ROWS_AT_ONCE = 100_000  # of the exact products
-POINTS = 12
+POINTS = 8  # of a curve; at each of them the index over all scenes is built anew
 
 
 def scenes_of(run: Run, plan: Plan) -> Scenes:

@@ -20,10 +20,11 @@ def new_trunk(sizes: TrunkSizes, side: int) -> nn.Sequential:
     """Return (n, 3, side, side) → (n, features), centred and scaled.
 
     After a rectifier features have a large common part, and each step of any of the heads would move all classes along
-    it.
+    it. Weights lie with their channels last: small convolutions are a third to a half faster so.
     """
     below = AlexNet(sizes.features, sizes.hidden, sizes.widths, channels=3, side=side)
-    return nn.Sequential(below, nn.BatchNorm1d(sizes.features, affine=False))
+    standardized = nn.Sequential(below, nn.BatchNorm1d(sizes.features, affine=False))
+    return standardized.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
 def new_head(head: str, features: int, classes: int, candidates: int, **settings: Any) -> mct.OutputHead:
