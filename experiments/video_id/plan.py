@@ -15,6 +15,15 @@ class TrunkSizes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class FewerVideos:
+    """Sizes of the training with fewer videos, where every output layer can finish: what they learn step by step."""
+
+    classes: int
+    steps: int
+    candidates: int  # of the paper's layer: the same share of the classes as with all videos
+
+
+@dataclass(frozen=True, kw_only=True)
 class Series:
     """Sizes of the controlled series: the same videos, ever more camera motion, the same steps."""
 
@@ -65,8 +74,11 @@ class Plan:
     warm_up_rate: float
     batch: int = 32  # the paper's
     rates: tuple[float, ...] = (0.1, 0.05, 0.005, 0.001)  # the paper's
-    rate_steps: int  # for which each rate is tried
-    steps: int  # of every output layer with the whole network: fixed beforehand
+    rate_classes: int  # videos on which each rate is tried
+    rate_steps: int  # for which it is
+    fewer: FewerVideos
+    steps: int  # of the output layers with the whole network over all videos: fixed beforehand
+    slow_steps: dict[str, int]  # of those whose steps are so long that only these take about as long as ours
     final_rate: float  # share of the rate at the end
     candidates: int  # K of the paper's layer
     tests: int  # frames of second halves for the final accuracy
@@ -83,32 +95,35 @@ class Plan:
 
 FULL = Plan(
     scenes=120_000,
-    trunk=TrunkSizes(features=4096, hidden=2048, widths=(48, 128, 192, 192, 128)),
-    warm_up_classes=6_000,
-    warm_up_steps=3_000,
+    trunk=TrunkSizes(features=4096, hidden=512, widths=(32, 96, 128, 128, 96)),
+    warm_up_classes=3_000,
+    warm_up_steps=2_000,
     warm_up_batch=128,
     warm_up_rate=0.05,
-    rate_steps=600,
-    steps=24_000,
+    rate_classes=4_000,
+    rate_steps=250,
+    fewer=FewerVideos(classes=12_000, steps=2_250, candidates=300),
+    steps=11_250,
+    slow_steps={"full": 180, "wta": 900},
     final_rate=0.05,
     candidates=3000,
-    tests=10_000,
-    curve_tests=2_000,
-    points=12,
+    tests=4_000,
+    curve_tests=1_500,
+    points=8,
     kept_frames=4,
-    frozen_seconds=900,
+    frozen_seconds=90,
     frozen_batch=256,
     variance_videos=15_000,
     measured_steps=16,
     series=Series(
-        classes=10_000, motions=(0.25, 0.5, 1.0, 1.5, 2.0), frames=8, steps=2_000, batch=64, candidates=25, tests=4_000,
+        classes=4_000, motions=(0.25, 0.5, 1.0, 1.5, 2.0), frames=8, steps=400, batch=64, candidates=10, tests=2_000,
         seeds=(0, 1, 2),
     ),
     million=Million(
         classes=1_200_000,
         trunk=TrunkSizes(features=256, hidden=512, widths=(24, 48, 64, 64, 64)),
-        light_classes=20_000,
-        light_steps=4_000,
+        light_classes=6_000,
+        light_steps=3_500,
         light_batch=256,
         light_rate=0.1,
         frames=8,
@@ -132,8 +147,11 @@ QUICK = Plan(
     warm_up_steps=150,
     warm_up_batch=96,
     warm_up_rate=0.1,
+    rate_classes=300,
     rate_steps=20,
+    fewer=FewerVideos(classes=200, steps=60, candidates=10),
     steps=200,
+    slow_steps={"wta": 160},
     final_rate=0.1,
     candidates=30,
     tests=600,

@@ -42,17 +42,19 @@ def video_stages(options: Options, plan: "Plan") -> list[Stage]:
 
     return [
         stage("frames", "open the videos, a contact sheet of some", 2, 0.05, training.run_frames),
-        stage("warm_up", "train the network on some of the videos", 30, 0.15, training.run_warm_up, "frames"),
-        stage("rates", "try the paper's learning rates with every output layer", 200, 0.3, training.run_rates,
+        stage("warm_up", "train the network on some of the videos", 5, 0.15, training.run_warm_up, "frames"),
+        stage("rates", "try the paper's learning rates with every output layer", 6, 0.3, training.run_rates,
               "warm_up"),
-        stage("end_to_end", "train the whole network with every output layer", 1700, 0.5, training.run_end_to_end,
+        stage("fewer_videos", "train the whole network on fewer videos, every output layer to the end", 20, 0.3,
+              training.run_fewer_videos, "rates"),
+        stage("end_to_end", "train the whole network with every output layer", 40, 0.5, training.run_end_to_end,
               "rates"),
-        stage("step_parts", "what a step's time goes into", 12, 0.1, step_parts, "frames"),
-        stage("features", "keep the features of frames of all videos", 15, 0.1, features.run_features, "end_to_end"),
-        stage("frozen", "train output layers on the kept features", 90, 0.3, features.run_frozen, "features"),
-        stage("variance", "how far the frames of a video lie apart", 4, 0.05, features.run_variance, "end_to_end"),
-        stage("motion", "the same videos with ever more camera motion", 150, 0.2, motion.run_motion, "end_to_end"),
-        stage("model", "save the model that identifies, and ask it", 5, 0.05, answers.run_model, "end_to_end"),
+        stage("step_parts", "what a step's time goes into", 2, 0.1, step_parts, "frames"),
+        stage("features", "keep the features of frames of all videos", 4, 0.1, features.run_features, "end_to_end"),
+        stage("frozen", "train output layers on the kept features", 12, 0.3, features.run_frozen, "features"),
+        stage("variance", "how far the frames of a video lie apart", 1, 0.05, features.run_variance, "end_to_end"),
+        stage("motion", "the same videos with ever more camera motion", 12, 0.2, motion.run_motion, "end_to_end"),
+        stage("model", "save the model that identifies, and ask it", 4, 0.05, answers.run_model, "end_to_end"),
     ]  # fmt: skip
 
 
@@ -71,12 +73,12 @@ def million_stages(options: Options, plan: "Plan") -> list[Stage]:
         parts.run_parts(run, "million_steps", scenes, sizes.bottleneck, batch, steps, plan.candidates)
 
     return [
-        stage("light_trunk", "train a light network on fewer scenes (than 1.2 million)", 40, 0.1,
+        stage("light_trunk", "train a light network on fewer scenes (than 1.2 million)", 4, 0.1,
               million.run_light_trunk),
-        stage("scene_features", "pass frames of all scenes through it", 45, 0.15, million.run_scene_features,
+        stage("scene_features", "pass frames of all scenes through it", 20, 0.15, million.run_scene_features,
               "light_trunk"),
-        stage("million", "train the output layer over all scenes", 135, 0.2, million.run_million, "scene_features"),
-        stage("million_steps", "what a step over all scenes takes", 10, 0.1, million_steps),
+        stage("million", "train the output layer over all scenes", 40, 0.2, million.run_million, "scene_features"),
+        stage("million_steps", "what a step over all scenes takes", 4, 0.1, million_steps),
         stage("latency", "one query among all scenes", 5, 0.1, answers.run_latency, "million"),
     ]  # fmt: skip
 

@@ -1,9 +1,12 @@
-"""Stages `frames`, `warm_up`, `rates` and `end_to_end`: the videos, and whole networks trained on them.
+"""Stages `frames`, `warm_up`, `rates`, `fewer_videos` and `end_to_end`: the videos, and whole networks trained on them.
 
-A hundred thousand videos that come by ten times each teach an untrained network little in the hours there are. So the
-network first learns a few of them, and every output layer starts from there, at the best of the paper's rates.
+A hundred thousand videos that come by a few times each teach an untrained network little. So the network first learns a
+few of them, and every output layer starts from there, at the best of the paper's rates. Over all videos full softmax
+and the paper's layer have time for few steps only; what all learn step by step is shown with fewer videos.
 """
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,6 @@ from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead, evaluate
 from manyclass.training.loop import Trained
 from manyclass.training.metrics import Accuracy, Metrics
-from manyclass.training.run_state import Path
 
 HEADS = ("full", "hierarchical", "sampled", "wta", "candidate")
 CHECKPOINTS = 12  # of a training of hours
@@ -78,28 +80,28 @@ def run_warm_up(run: Run, videos: Videos, plan: Plan) -> None:
     )  # fmt: skip
 
 
-def warmed_up(run: Run, videos: Videos, plan: Plan, head: str) -> TrunkAndHead:
-    """Return a network over all videos whose trunk is the warmed-up one."""
-    start = new_network(plan, fewer(videos, plan.warm_up_classes).classes, "full", run.options.seed)
-    network = new_network(plan, videos.classes, head, run.options.seed)
+def warmed_up(run: Run, everything: Videos, some: Videos, plan: Plan, head: str) -> TrunkAndHead:
+    """Return a network over some of the videos whose trunk is the warmed-up one."""
+    start = new_network(plan, fewer(everything, plan.warm_up_classes).classes, "full", run.options.seed)
+    network = new_network(plan, some.classes, head, run.options.seed)
     return with_trunk_of(warm_up_checkpoint(run), network, start)
 
 
 def learn_network(
-    run: Run, videos: Videos, plan: Plan, head: str, rate: float, steps: int, **settings: Any
-) -> tuple[TrunkAndHead, Trained, float]:
-    """Train a whole network; return it, how far it came, and the seconds it waited for frames in this session."""
-    network = warmed_up(run, videos, plan, head)
+    run: Run, network: TrunkAndHead, videos: Videos, plan: Plan, rate: float, steps: int, **settings: Any
+) -> tuple[Trained, float]:
+    """Train a whole network; return how far it came, and the seconds it waited for frames in this session."""
     with FrameBatches(videos, plan.batch, run.options.seed) as batches:
         trained = learn(
             network, batches, optimizer_of(network, rate), run, steps=steps, final_rate=plan.final_rate,
             tests=evaluation_batches(videos, plan.curve_tests, run.options.seed), **settings,
         )  # fmt: skip
-    return network, trained, batches.waited
+    return trained, batches.waited
 
 
 def run_rates(run: Run, videos: Videos, plan: Plan) -> None:
-    """Try the paper's learning rates with every output layer for some steps."""
+    """Try the paper's learning rates with every output layer for some steps, on some of the videos."""
+    some = fewer(videos, plan.rate_classes)
     for head in heads_of(run):
         for rate in plan.rates:
             key = {"stage": "rates", "kind": "result", "head": head, "rate": rate}
@@ -107,7 +109,8 @@ def run_rates(run: Run, videos: Videos, plan: Plan) -> None:
                 continue
             run.console.print(f"  {head}, rate {rate:g}, {plan.rate_steps} steps", highlight=False)
             try:
-                _, trained, _ = learn_network(run, videos, plan, head, rate, plan.rate_steps, points=1)
+                network = warmed_up(run, videos, some, plan, head)
+                trained, _ = learn_network(run, network, some, plan, rate, plan.rate_steps, points=1)
                 found: dict[str, Any] = {
                     "accuracy": trained.evaluations[-1]["accuracy"],
                     "loss": trained.loss,
@@ -115,7 +118,7 @@ def run_rates(run: Run, videos: Videos, plan: Plan) -> None:
                 }
             except DivergedError:
                 found = {"accuracy": 0.0, "loss": None, "diverged": True}
-            run.records.write(**key, steps=plan.rate_steps, **found)
+            run.records.write(**key, steps=plan.rate_steps, classes=some.classes, **found)
 
 
 def best_rate(records: Records, head: str) -> float:
@@ -126,37 +129,53 @@ def best_rate(records: Records, head: str) -> float:
     return float(best["rate"])
 
 
-def head_checkpoint(run: Run, head: str) -> Any:
-    """Return where a network is kept while it is trained; that of our default stays."""
-    return run.cache / f"end_to_end_{head}.checkpoint"
+def head_checkpoint(run: Run, stage: str, head: str) -> Path:
+    """Return where a network is kept while it is trained; that of our default over all videos stays."""
+    return run.cache / f"{stage}_{head}.checkpoint"
+
+
+def run_fewer_videos(run: Run, videos: Videos, plan: Plan) -> None:
+    """Train the whole network on fewer videos, where every output layer can take all steps."""
+    some = fewer(videos, plan.fewer.classes)
+    sizes = replace(plan, candidates=plan.fewer.candidates)  # of the paper's layer
+    for head in heads_of(run):
+        train_head(run, "fewer_videos", head, videos, some, sizes, plan.fewer.steps)
+        head_checkpoint(run, "fewer_videos", head).unlink(missing_ok=True)
 
 
 def run_end_to_end(run: Run, videos: Videos, plan: Plan) -> None:
-    """Train the whole network with every output layer at its best rate, for the same number of steps."""
-    for head in heads_of(run):
-        if run.records.done(stage="end_to_end", kind="result", head=head):
-            continue
-        rate = best_rate(run.records, head)
-        run.console.print(f"  {head}, rate {rate:g}, {plan.steps} steps", highlight=False)
-        network, trained, waited = learn_network(
-            run, videos, plan, head, rate, plan.steps, points=plan.points, checkpoint=head_checkpoint(run, head),
-            checkpoint_every=max(1, plan.steps // CHECKPOINTS),
-        )  # fmt: skip
-        final = evaluate(network, evaluation_batches(videos, plan.tests, run.options.seed)(), Metrics([Accuracy()]))
-        for point in trained.evaluations:
-            run.records.write(stage="end_to_end", kind="evaluation", head=head, **point)
-        run.records.write(
-            stage="end_to_end", kind="result", head=head, rate=rate, steps=trained.step, seconds=trained.seconds,
-            accuracy=final["accuracy"], tests=plan.tests, batch=plan.batch, candidates=plan.candidates,
-            ms_per_step=1000 * trained.seconds / trained.step, waited_seconds=waited, classes=videos.classes,
-        )  # fmt: skip
+    """Train the whole network with every output layer over all videos; the one that later stages need comes first."""
+    for head in sorted(heads_of(run), key=lambda head: head != BASE_HEAD):
+        train_head(run, "end_to_end", head, videos, videos, plan, plan.slow_steps.get(head, plan.steps))
         if head != BASE_HEAD:
-            head_checkpoint(run, head).unlink(missing_ok=True)  # gigabytes each
+            head_checkpoint(run, "end_to_end", head).unlink(missing_ok=True)  # gigabytes each
+
+
+def train_head(run: Run, stage: str, head: str, everything: Videos, videos: Videos, plan: Plan, steps: int) -> None:
+    """Train a whole network with one output layer at its best rate, and record its curve and where it ends."""
+    if run.records.done(stage=stage, kind="result", head=head):
+        return
+    network = warmed_up(run, everything, videos, plan, head)
+    rate = best_rate(run.records, head)
+    run.console.print(f"  {head}, rate {rate:g}, {steps} steps", highlight=False)
+    trained, waited = learn_network(
+        run, network, videos, plan, rate, steps, points=plan.points, checkpoint=head_checkpoint(run, stage, head),
+        checkpoint_every=max(1, steps // CHECKPOINTS),
+    )  # fmt: skip
+    final = evaluate(network, evaluation_batches(videos, plan.tests, run.options.seed)(), Metrics([Accuracy()]))
+    for point in trained.evaluations:
+        run.records.write(stage=stage, kind="evaluation", head=head, **point)
+    run.records.write(
+        stage=stage, kind="result", head=head, rate=rate, steps=trained.step, seconds=trained.seconds,
+        accuracy=final["accuracy"], tests=plan.tests, batch=plan.batch, candidates=plan.candidates,
+        ms_per_step=1000 * trained.seconds / trained.step, waited_seconds=waited, classes=videos.classes,
+        threads=run.options.threads,
+    )  # fmt: skip
 
 
 def base_network(run: Run, videos: Videos, plan: Plan) -> TrunkAndHead:
     """Return the network with our default layer as stage `end_to_end` left it."""
     network = new_network(plan, videos.classes, BASE_HEAD, run.options.seed)
-    load_checkpoint(head_checkpoint(run, BASE_HEAD), network)
+    load_checkpoint(head_checkpoint(run, "end_to_end", BASE_HEAD), network)
     network.eval()
     return network
