@@ -4,6 +4,7 @@ The sections on the 1.2 million scenes and on identification are in page_million
 """
 
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.frame.page import Fact, Figure, Page, Section, Table, Text
 from experiments.frame.records import Record, Records
@@ -30,6 +31,7 @@ def make_page(records: Records, folder: Path) -> Page:
     sections = [
         task_section(records, folder),
         training_section(records, folder, "end_to_end"),
+        training_section(records, folder, "fewer_videos"),
         rates_section(records),
         parts_section(records, folder),
         training_section(records, folder, "frozen"),
@@ -109,24 +111,44 @@ def warm_up_rows(warm: Record) -> list[list[str]]:
     ]  # fmt: skip
 
 
+class Training(NamedTuple):
+    """How a training is told. what: the caption's and the figure's subject."""
+
+    title: str
+    short: str
+    what: str
+    text: str
+
+
+TRAININGS = {
+    "end_to_end": Training(
+        "Training the whole network", "Training", "The whole network",
+        "All start from the same network, which knows some of the videos, and see the same batches, each at the best "
+        "of the paper's learning rates. The number of steps was fixed beforehand: those of full softmax and of the "
+        "paper's layer take so long that they get only as many as last about as long as the others' training.",
+    ),
+    "fewer_videos": Training(
+        "… step by step, with fewer videos", "Fewer", "The whole network, fewer videos",
+        "The same with a part of the videos, where every output layer, full softmax too, takes all steps: what is "
+        "learned from the same examples. The paper's layer has the same share of the classes as its candidates.",
+    ),
+    "frozen": Training(
+        "Training on frozen features", "Frozen", "The output layer alone",
+        "The network stands still; all output layers learn from the same kept features for the same seconds.",
+    ),
+}  # fmt: skip
+
+
 def training_section(records: Records, folder: Path, stage: str) -> Section:
     """Return how the output layers learn: with the whole network, or alone on kept features."""
-    whole_network = stage == "end_to_end"
-    section = ("Training the whole network", "Training") if whole_network else ("Training on frozen features", "Frozen")
+    told = TRAININGS[stage]
     learned, trained = results.curves(records, stage), results.by_head(records, stage)
     if not trained:
-        return Section(section[0], NOT_RUN.format(stage), short=section[1])
-    text = (
-        "All start from the same network, which knows some of the videos, see the same batches, and take the same "
-        "number of steps, fixed beforehand; each at the best of the paper's learning rates."
-        if whole_network
-        else "The network stands still; all output layers learn from the same kept features for the same seconds."
-    )
+        return Section(told.title, NOT_RUN.format(stage), short=told.short)
     missing = [NAMES[head] for head in NAMES if head not in trained]
     notes = [Text(f"Not trained: {', '.join(missing)}.")] if missing else []
-    what = "The whole network" if whole_network else "The output layer alone"
-    drawn = [figures.draw_curves(learned, folder, stage, what)] if learned else []
-    return Section(section[0], text, [*drawn, results_table(trained), *notes], section[1])
+    drawn = [figures.draw_curves(learned, folder, stage, told.what)] if learned else []
+    return Section(told.title, told.text, [*drawn, results_table(trained), *notes], told.short)
 
 
 def results_table(trained: dict[str, Record]) -> Table:
@@ -156,7 +178,9 @@ def rates_section(records: Records) -> Section:
         cells = [found.get((head, rate)) for rate in rates]
         if any(cells):
             rows.append([NAMES[head], *(rate_cell(cell) for cell in cells)])
-    caption = f"Accuracy on second halves after {whole(tried[0]['steps'])} steps."
+    caption = (
+        f"Accuracy on second halves after {whole(tried[0]['steps'])} steps on {whole(tried[0]['classes'])} videos."
+    )
     return Section("Learning rates", "The paper tried four and reported the best of each; so do we.",
                    [Table(["output layer", *(f"{rate:g}" for rate in rates)], rows, caption)], "Rates")  # fmt: skip
 
@@ -187,18 +211,24 @@ def variance_section(records: Records, folder: Path) -> Section:
     videos = records.last(stage="variance", kind="result")
     if videos is None:
         return Section("In-class variance", NOT_RUN.format("variance"), short="Variance")
-    pictures = records.last(stage="variance", kind="of_21k")
     text = (
         "The paper: frames of a video lie nearer to each other than the pictures of a class of its first task, which "
-        "could explain why updates of few classes do so well on videos. "
+        "could explain why updates of few classes do so well on videos. " + variance_text(records)
     )
-    if pictures:
-        text += (
-            f"Here a video's frames have a variance of {number(videos['mean'])} on average, and a class of the "
-            f"21k-class task {number(pictures['mean'])}; beside the mean squared distance of two classes' means that "
-            f"is {percent(videos['mean'] / videos['between'])} and {percent(pictures['mean'] / pictures['between'])}."
-        )
-    return Section("In-class variance", text, [figures.draw_variance(videos, pictures, folder)], "Variance")
+    drawn = figures.draw_variance(videos, records.last(stage="variance", kind="of_21k"), folder)
+    return Section("In-class variance", text, [drawn], "Variance")
+
+
+def variance_text(records: Records) -> str:
+    """Return both variances in a sentence; nothing where one of them is not known."""
+    videos, pictures = (records.last(stage="variance", kind=kind) for kind in ("result", "of_21k"))
+    if not videos or not pictures:
+        return ""
+    return (
+        f"Here a video's frames have a variance of {number(videos['mean'])} on average, and a class of the 21k-class "
+        f"task {number(pictures['mean'])}; beside the mean squared distance of two classes' means that is "
+        f"{percent(videos['mean'] / videos['between'])} and {percent(pictures['mean'] / pictures['between'])}."
+    )
 
 
 def motion_section(records: Records, folder: Path) -> Section:
@@ -241,8 +271,9 @@ def differences_section() -> Section:
     text = (
         "The paper has 1.2 million videos of Sports-1M with about 150 frames for training each, and clusters. Here are "
         "photographs under a moving camera, or scenes that are made, on one small machine. The network is AlexNet with "
-        "the width of one of its two towers, for small frames, with batch normalisation; it starts from a network that "
-        "has learned some of the videos, because all of them come by too seldom to teach an untrained one. At 1.2 "
+        "two thirds of the width of one of its two towers and a narrower dense layer before the last, for small "
+        "frames, with batch normalisation. It starts from a network that has learned some of the videos, because all "
+        "of them come by too seldom to teach an untrained one; rates are tried on some of the videos, too. At 1.2 "
         "million classes the output layer stands on 256 features of a light network that itself is not trained with "
         "it. `--data FOLDER` takes real videos: whoever has Sports-1M runs the real thing."
     )

@@ -13,8 +13,8 @@ from experiments.video_id.stages import EXPERIMENT
 TRUNK = TrunkSizes(features=24, hidden=16, widths=(4, 6, 8, 8, 6))
 PLAN = replace(
     QUICK, scenes=60, trunk=TRUNK, warm_up_classes=20, warm_up_steps=20, warm_up_batch=20, rate_classes=30,
-    rate_steps=2, rates=(0.1, 0.005), fewer=FewerVideos(classes=20, steps=8, candidates=3), steps=60, slow_steps={"wta": 40},
-    candidates=5, tests=60, curve_tests=40, points=4, kept_frames=2, frozen_seconds=0.1,
+    rate_steps=2, rates=(0.1, 0.005), fewer=FewerVideos(classes=20, steps=8, candidates=3), steps=60,
+    slow_steps={"wta": 40}, candidates=5, tests=60, curve_tests=40, points=4, kept_frames=2, frozen_seconds=0.1,
     frozen_batch=16, variance_videos=30, measured_steps=4,
     series=replace(QUICK.series, classes=30, motions=(0.25, 2.0), frames=3, steps=5, batch=8, tests=40),
     million=replace(

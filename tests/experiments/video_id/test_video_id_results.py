@@ -60,9 +60,11 @@ def test_a_curve_is_read_between_its_points() -> None:
     assert accuracy_at(curve, "seconds", 9) == pytest.approx(0.6)
 
 
-def write_curve(records: Records, head: str, accuracies: list[float], seconds: float) -> None:
+def write_curve(
+    records: Records, head: str, accuracies: list[float], seconds: float, stage: str = "end_to_end"
+) -> None:
     for place, accuracy in enumerate(accuracies, start=1):
-        records.write(stage="end_to_end", kind="evaluation", head=head, step=10 * place, seconds=seconds * place,
+        records.write(stage=stage, kind="evaluation", head=head, step=10 * place, seconds=seconds * place,
                       accuracy=accuracy)  # fmt: skip
 
 
@@ -99,6 +101,20 @@ def test_goals_are_reached_or_missed_as_the_figures_are(records: Records, good: 
                   exact_accuracy=0.5)  # fmt: skip
     records.write(stage="latency", kind="result", candidates=5, us=100.0, accuracy=0.4, exact_accuracy=0.5)
     assert {shown for _, shown, _ in verdicts(records)} == {good}
+
+
+def test_layers_are_compared_by_steps_wherever_the_other_one_came_so_far(records: Records) -> None:
+    write_curve(records, "candidate", [0.1] * 4, 1.0)
+    write_curve(records, "full", [0.9], 40.0)  # ends after the first quarter
+    write_curve(records, "candidate", [0.4, 0.5], 1.0, "fewer_videos")
+    write_curve(records, "full", [0.3, 0.6], 4.0, "fewer_videos")
+    goal, reached, told = verdicts(records)[0]
+    assert "full softmax after as many steps" in goal
+    assert not reached
+    assert told == (
+        "all videos, 25% 10.0% and 90.0%; fewer, 25% 20.0% and 15.0%; fewer, 50% 40.0% and 30.0%; "
+        "fewer, 75% 45.0% and 45.0%; fewer, 100% 50.0% and 60.0%"
+    )
 
 
 def test_the_quickest_answer_keeps_its_share(records: Records) -> None:

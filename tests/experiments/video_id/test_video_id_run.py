@@ -27,7 +27,18 @@ from manyclass.errors import ConfigError
 from manyclass.identification import IdentificationModel
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
-FIGURES = {"sheet", "end_to_end", "frozen", "step_parts", "variance", "motion", "million", "million_steps", "latency"}
+FIGURES = {
+    "sheet",
+    "end_to_end",
+    "fewer_videos",
+    "frozen",
+    "step_parts",
+    "variance",
+    "motion",
+    "million",
+    "million_steps",
+    "latency",
+}
 
 
 class KilledError(Exception):
@@ -64,7 +75,16 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert len(calls) == 4  # one chunk was left
         count = len(run.records.all())
         for stage in EXPERIMENT.stages(options):
-            if stage.name in ("rates", "end_to_end", "step_parts", "frozen", "motion", "million_steps", "latency"):
+            if stage.name in (
+                "rates",
+                "fewer_videos",
+                "end_to_end",
+                "step_parts",
+                "frozen",
+                "motion",
+                "million_steps",
+                "latency",
+            ):
                 stage.run(run)  # finds everything done
         assert len(run.records.all()) == count
     redraw(EXPERIMENT, out)
@@ -80,7 +100,7 @@ def records(finished: Path) -> Records:
 def test_every_stage_and_every_output_layer_is_run(records: Records) -> None:
     stages = {stage.name for stage in EXPERIMENT.stages(Options(quick=True))}
     assert {one["stage"] for one in records.select(kind="result")} == stages
-    for stage in ("end_to_end", "frozen", "step_parts", "million_steps"):
+    for stage in ("end_to_end", "fewer_videos", "frozen", "step_parts", "million_steps"):
         assert {one["head"] for one in records.select(stage=stage, kind="result")} == set(training.HEADS)
     tried = records.select(stage="rates", kind="result")
     assert sorted({one["rate"] for one in tried}) == sorted(PLAN.rates)
