@@ -68,7 +68,7 @@ def run_light_trunk(run: Run, plan: Plan) -> None:
     optimizer = mct.RowSGD(network.parameters(), lr=sizes.light_rate, momentum=MOMENTUM)
     with FrameBatches(some, sizes.light_batch, run.options.seed) as batches:
         trained = learn(
-            network, batches, optimizer, run, steps=sizes.light_steps, final_rate=plan.final_rate,
+            network, batches, optimizer, run, steps=sizes.light_steps, final_rate=plan.warm_up_final_rate,
             tests=evaluation_batches(some, plan.curve_tests, run.options.seed), points=POINTS,
             checkpoint=light_checkpoint(run), checkpoint_every=max(1, sizes.light_steps // CHECKPOINTS),
         )  # fmt: skip

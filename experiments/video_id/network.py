@@ -42,9 +42,27 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
     return TrunkAndHead(trunk, new_head(head, plan.trunk.features, classes, plan.candidates, **mined))
 
 
+def from_nothing(head: mct.OutputHead) -> mct.OutputHead:
+    """Return an output layer with all its rows at zero, on a network that has learned something already.
+
+    Random rows would pull that network about until each has met its class; those at zero pull at nothing.
+    """
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.zero_()
+    return head
+
+
 def optimizer_of(network: nn.Module, rate: float) -> mct.RowSGD:
     """Return SGD with momentum, one rate for all, as in the paper."""
     return mct.RowSGD(network.parameters(), lr=rate, momentum=MOMENTUM)
+
+
+def fine_tuning_optimizer(network: TrunkAndHead, rate: float, trunk_share: float) -> mct.RowSGD:
+    """Return SGD with momentum at this rate for the output layer, and at a share of it for the trained trunk."""
+    groups = [{"params": list(network.head.parameters())},
+              {"params": list(network.trunk.parameters()), "lr": trunk_share * rate}]  # fmt: skip
+    return mct.RowSGD(groups, lr=rate, momentum=MOMENTUM)
 
 
 def with_trunk_of(path: Path, network: TrunkAndHead, start: TrunkAndHead) -> TrunkAndHead:

@@ -72,6 +72,7 @@ class Plan:
     warm_up_steps: int
     warm_up_batch: int
     warm_up_rate: float
+    warm_up_final_rate: float  # share of it at the end; of the light network's, too
     batch: int = 32  # the paper's
     rates: tuple[float, ...] = (0.1, 0.05, 0.005, 0.001)  # the paper's
     rate_classes: int  # videos on which each rate is tried
@@ -79,7 +80,8 @@ class Plan:
     fewer: FewerVideos
     steps: int  # of the output layers with the whole network over all videos: fixed beforehand
     slow_steps: dict[str, int]  # of those whose steps are so long that only these take about as long as ours
-    final_rate: float  # share of the rate at the end
+    final_rate: float  # share of the rate at the end; with few passes rows that are met late must not come off short
+    trunk_share: float  # of the rate, for the network below, which has learned something already
     candidates: int  # K of the paper's layer
     tests: int  # frames of second halves for the final accuracy
     curve_tests: int  # of them, for the points of a curve
@@ -100,18 +102,20 @@ FULL = Plan(
     warm_up_steps=2_000,
     warm_up_batch=128,
     warm_up_rate=0.05,
+    warm_up_final_rate=0.05,
     rate_classes=4_000,
     rate_steps=250,
-    fewer=FewerVideos(classes=12_000, steps=2_250, candidates=300),
+    fewer=FewerVideos(classes=8_000, steps=1_500, candidates=200),
     steps=11_250,
-    slow_steps={"full": 180, "wta": 900},
-    final_rate=0.05,
+    slow_steps={"full": 100, "wta": 500},
+    final_rate=0.5,
+    trunk_share=0.1,
     candidates=3000,
     tests=4_000,
     curve_tests=1_500,
     points=8,
     kept_frames=4,
-    frozen_seconds=90,
+    frozen_seconds=60,
     frozen_batch=256,
     variance_videos=15_000,
     measured_steps=16,
@@ -147,12 +151,14 @@ QUICK = Plan(
     warm_up_steps=150,
     warm_up_batch=96,
     warm_up_rate=0.1,
+    warm_up_final_rate=0.1,
     rate_classes=300,
     rate_steps=20,
     fewer=FewerVideos(classes=200, steps=60, candidates=10),
     steps=200,
     slow_steps={"wta": 160},
-    final_rate=0.1,
+    final_rate=0.5,
+    trunk_share=0.1,
     candidates=30,
     tests=600,
     curve_tests=300,

@@ -11,10 +11,18 @@ from typing import Any
 
 import numpy as np
 
+import manyclass.torch as mct
 from experiments.frame.records import Records
 from experiments.frame.stages import Run
 from experiments.video_id.batches import WORKERS, FrameBatches, evaluation_batches
-from experiments.video_id.network import BASE_HEAD, new_network, optimizer_of, with_trunk_of
+from experiments.video_id.network import (
+    BASE_HEAD,
+    fine_tuning_optimizer,
+    from_nothing,
+    new_network,
+    optimizer_of,
+    with_trunk_of,
+)
 from experiments.video_id.plan import Plan
 from experiments.video_id.videos import Videos, contact_sheet, fewer, training_frames
 from experiments.vision.alexnet import multiply_adds
@@ -26,7 +34,7 @@ from manyclass.training.loop import Trained
 from manyclass.training.metrics import Accuracy, Metrics
 
 HEADS = ("full", "hierarchical", "sampled", "wta", "candidate")
-CHECKPOINTS = 12  # of a training of hours
+CHECKPOINTS = 5  # of a training; gigabytes each with full softmax
 SPEED_BATCHES = 8  # whose frames are made to see how quick that is
 
 
@@ -65,7 +73,7 @@ def run_warm_up(run: Run, videos: Videos, plan: Plan) -> None:
     with FrameBatches(some, plan.warm_up_batch, run.options.seed) as batches:
         trained = learn(
             network, batches, optimizer_of(network, plan.warm_up_rate), run, steps=plan.warm_up_steps,
-            final_rate=plan.final_rate, tests=evaluation_batches(some, plan.curve_tests, run.options.seed),
+            final_rate=plan.warm_up_final_rate, tests=evaluation_batches(some, plan.curve_tests, run.options.seed),
             points=plan.points, checkpoint=warm_up_checkpoint(run),
             checkpoint_every=max(1, plan.warm_up_steps // CHECKPOINTS),
         )  # fmt: skip
@@ -81,9 +89,11 @@ def run_warm_up(run: Run, videos: Videos, plan: Plan) -> None:
 
 
 def warmed_up(run: Run, everything: Videos, some: Videos, plan: Plan, head: str) -> TrunkAndHead:
-    """Return a network over some of the videos whose trunk is the warmed-up one."""
+    """Return a network over some of the videos whose trunk is the warmed-up one, and whose rows are at zero."""
     start = new_network(plan, fewer(everything, plan.warm_up_classes).classes, "full", run.options.seed)
     network = new_network(plan, some.classes, head, run.options.seed)
+    assert isinstance(network.head, mct.OutputHead)
+    from_nothing(network.head)
     return with_trunk_of(warm_up_checkpoint(run), network, start)
 
 
@@ -93,8 +103,9 @@ def learn_network(
     """Train a whole network; return how far it came, and the seconds it waited for frames in this session."""
     with FrameBatches(videos, plan.batch, run.options.seed) as batches:
         trained = learn(
-            network, batches, optimizer_of(network, rate), run, steps=steps, final_rate=plan.final_rate,
-            tests=evaluation_batches(videos, plan.curve_tests, run.options.seed), **settings,
+            network, batches, fine_tuning_optimizer(network, rate, plan.trunk_share), run, steps=steps,
+            final_rate=plan.final_rate, tests=evaluation_batches(videos, plan.curve_tests, run.options.seed),
+            **settings,
         )  # fmt: skip
     return trained, batches.waited
 

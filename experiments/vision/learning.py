@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,12 +27,15 @@ def learn(
     final_rate: float = 1.0,
     tests: list[Batch] | Callable[[], list[Batch]],
     points: int,
+    checkpoint: Path | None = None,
     **settings: Any,
 ) -> Trained:
     """Train for so many steps, over which the rates fall exponentially to a share of them, or for so many seconds.
 
-    points: how many times it is evaluated on the tests.
+    points: how many times it is evaluated on the tests. checkpoint: gone on from, unless the stage is run anew.
     """
+    if checkpoint is not None and run.options.again:
+        checkpoint.unlink(missing_ok=True)
     gamma = 1.0 if steps is None else final_rate ** (1 / steps)
     every = max(1, steps // points) if steps is not None else (seconds or 0.0) / points
     with warnings.catch_warnings():
@@ -47,5 +51,6 @@ def learn(
             evaluate_every=every,
             metrics=Metrics([Accuracy()]),
             progress=run.progress,
+            checkpoint=checkpoint,
             **settings,
         )
