@@ -15,7 +15,7 @@ from experiments.frame.stages import RECORDS, Run
 from experiments.frame.whole_folder import whole_folder
 from experiments.video_id.batches import CHUNK, frame_batch
 from experiments.video_id.camera import Ids
-from experiments.video_id.network import features_and_standardization, from_nothing, new_head, optimizer_of
+from experiments.video_id.network import features_and_standardization, new_head, optimizer_of, with_small_rows
 from experiments.video_id.plan import Plan
 from experiments.video_id.training import base_network, best_rate, heads_of
 from experiments.video_id.videos import Videos, evaluation_examples, fewer, training_frames
@@ -109,7 +109,7 @@ def run_frozen(run: Run, videos: Videos, plan: Plan) -> None:
         rate = best_rate(run.records, head)
         run.console.print(f"  {head}, rate {rate:g}, {plan.frozen_seconds:.0f} s", highlight=False)
         torch.manual_seed(run.options.seed)
-        layer = from_nothing(new_head(head, plan.trunk.features, videos.classes, plan.candidates))
+        layer = with_small_rows(new_head(head, plan.trunk.features, videos.classes, plan.candidates))
         trained = learn(
             TrunkAndHead(nn.Identity(), layer), FeatureBatches(features, plan.frozen_batch, run.options.seed),
             optimizer_of(layer, rate), run, seconds=plan.frozen_seconds, tests=features.tests(plan.curve_tests),

@@ -19,7 +19,7 @@ from experiments.frame.stages import Run
 from experiments.video_id.batches import CHUNK, Batch
 from experiments.video_id.camera import Ids
 from experiments.video_id.features import Halves, features_of, spread_frames
-from experiments.video_id.network import features_and_standardization, from_nothing, new_head, optimizer_of
+from experiments.video_id.network import features_and_standardization, new_head, optimizer_of, with_small_rows
 from experiments.video_id.photographs import Photographs
 from experiments.video_id.plan import Plan
 from experiments.video_id.scenes import Scenes
@@ -119,7 +119,7 @@ def run_one_motion(run: Run, videos: Videos, trunk: nn.Module, motion: float, pl
         run.records.write(**key, kind="variance", **{name: found[name] for name in ("mean", "median", "between")})
     for head, seed in left:
         torch.manual_seed(seed)
-        layer = from_nothing(new_head(head, plan.trunk.features, videos.classes, plan.series.candidates))
+        layer = with_small_rows(new_head(head, plan.trunk.features, videos.classes, plan.series.candidates))
         trained = learn(
             TrunkAndHead(nn.Identity(), layer), kept.batches(seed, plan.series.batch),
             optimizer_of(layer, best_rate(run.records, head)), run, steps=plan.series.steps, tests=kept.tests,

@@ -14,6 +14,7 @@ from manyclass.training.run_state import Path
 
 BASE_HEAD = "candidate"  # our default; the network that it was trained with is what later stages stand on
 MOMENTUM = 0.9
+SMALL = 0.01  # of the size that rows start with elsewhere
 
 
 def new_trunk(sizes: TrunkSizes, side: int) -> nn.Sequential:
@@ -42,14 +43,15 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
     return TrunkAndHead(trunk, new_head(head, plan.trunk.features, classes, plan.candidates, **mined))
 
 
-def from_nothing(head: mct.OutputHead) -> mct.OutputHead:
-    """Return an output layer with all its rows at zero, on a network that has learned something already.
+def with_small_rows(head: mct.OutputHead) -> mct.OutputHead:
+    """Return an untrained output layer with its rows scaled down, for a network that has learned something already.
 
-    Random rows would pull that network about until each has met its class; those at zero pull at nothing.
+    Random rows pull such a network about until each has met its class. At zero they would not, but neither would the
+    paper's layer learn anything: rows that are constant share no codes with inputs, and nothing is anybody's rival.
     """
     with torch.no_grad():
         for parameter in head.parameters():
-            parameter.zero_()
+            parameter.mul_(SMALL)
     return head
 
 

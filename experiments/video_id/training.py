@@ -18,9 +18,9 @@ from experiments.video_id.batches import WORKERS, FrameBatches, evaluation_batch
 from experiments.video_id.network import (
     BASE_HEAD,
     fine_tuning_optimizer,
-    from_nothing,
     new_network,
     optimizer_of,
+    with_small_rows,
     with_trunk_of,
 )
 from experiments.video_id.plan import Plan
@@ -89,11 +89,11 @@ def run_warm_up(run: Run, videos: Videos, plan: Plan) -> None:
 
 
 def warmed_up(run: Run, everything: Videos, some: Videos, plan: Plan, head: str) -> TrunkAndHead:
-    """Return a network over some of the videos whose trunk is the warmed-up one, and whose rows are at zero."""
+    """Return a network over some of the videos whose trunk is the warmed-up one, and whose rows are small."""
     start = new_network(plan, fewer(everything, plan.warm_up_classes).classes, "full", run.options.seed)
     network = new_network(plan, some.classes, head, run.options.seed)
     assert isinstance(network.head, mct.OutputHead)
-    from_nothing(network.head)
+    with_small_rows(network.head)
     return with_trunk_of(warm_up_checkpoint(run), network, start)
 
 

@@ -1,16 +1,29 @@
 """AlexNet for other frames than those of the first experiment, and the parts of a step."""
 
 import time
+from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
-from experiments.video_id.network import features_and_standardization, new_head, new_trunk
+from experiments.frame.records import Records
+from experiments.frame.stages import Options, Run
+from experiments.video_id.network import (
+    features_and_standardization,
+    fine_tuning_optimizer,
+    new_head,
+    new_trunk,
+    optimizer_of,
+    with_small_rows,
+)
 from experiments.video_id.parts import Clock, looking_at
 from experiments.video_id.plan import FULL, QUICK, TrunkSizes
 from experiments.vision.alexnet import AlexNet, multiply_adds
+from experiments.vision.learning import learn
 from manyclass.errors import ConfigError
 from manyclass.torch import HEADS
+from manyclass.training.evaluation import TrunkAndHead
 
 
 @pytest.mark.parametrize("side", [16, 32, 48, 64])
@@ -77,3 +90,39 @@ def test_a_clock_adds_up_and_the_index_gets_its_own_methods_back() -> None:
         assert find.taken() > 0
         assert refresh.taken() > 0
     assert head.index.shortlist.__func__ is before
+
+
+@FEW
+@pytest.mark.parametrize("head", sorted(HEADS))
+def test_small_rows_hardly_pull_the_network_and_every_layer_learns_from_them(head: str) -> None:
+    torch.manual_seed(0)
+    network = TrunkAndHead(torch.nn.Linear(6, 16), with_small_rows(new_head(head, 16, 40, 10)))
+    x, y = torch.randn(8, 6), torch.arange(8)
+    optimizer = fine_tuning_optimizer(network, 0.5, 0.1)
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.5, 0.05])
+    pulls = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        network(x, y).backward()
+        pulls.append(float(network.trunk.weight.grad.abs().max()))
+        optimizer.step()
+    assert 0 < pulls[0] < 0.01
+    assert network(x, y).isfinite()
+    assert (network.eval().topk(x, 1).classes[:, 0] == y).float().mean() > 0.5  # chance: one in 40
+
+
+@pytest.mark.parametrize(("again", "steps"), [(False, 2), (True, 5)])
+def test_a_stage_that_is_run_anew_does_not_go_on_from_its_checkpoint(tmp_path: Path, again: bool, steps: int) -> None:
+    taken: list[int] = []
+
+    def batch(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        taken.append(step)
+        return torch.randn(8, 16), torch.arange(8)
+
+    for repeated, length in ((False, 3), (again, 5)):
+        head = new_head("full", 16, 10, 0)
+        run = Run(tmp_path, Options(again=repeated), Records(tmp_path / "records.jsonl"), Console(quiet=True))
+        taken.clear()
+        learn(TrunkAndHead(torch.nn.Identity(), head), batch, optimizer_of(head, 0.1), run, steps=length,
+              tests=[(torch.randn(8, 16), torch.arange(8))], points=1, checkpoint=tmp_path / "kept")  # fmt: skip
+    assert len(taken) == steps
