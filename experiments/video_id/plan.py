@@ -135,7 +135,7 @@ FULL = Plan(
         tests=10_000,
         batch=512,
         rate=0.02,
-        seconds=1800,
+        seconds=600,
         bottleneck=TrunkSizes(features=256, hidden=2048, widths=(48, 128, 192, 192, 128)),
         step_batch=32,
         measured_steps=16,

@@ -77,7 +77,7 @@ def million_stages(options: Options, plan: "Plan") -> list[Stage]:
               million.run_light_trunk),
         stage("scene_features", "pass frames of all scenes through it", 20, 0.15, million.run_scene_features,
               "light_trunk"),
-        stage("million", "train the output layer over all scenes", 40, 0.2, million.run_million, "scene_features"),
+        stage("million", "train the output layer over all scenes", 16, 0.2, million.run_million, "scene_features"),
         stage("million_steps", "what a step over all scenes takes", 4, 0.1, million_steps),
         stage("latency", "one query among all scenes", 5, 0.1, answers.run_latency, "million"),
     ]  # fmt: skip

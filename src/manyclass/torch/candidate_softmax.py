@@ -244,10 +244,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.index.rebuild(np.unique(known), self.weight, self.bias)
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
-        """Return ids of `count` candidates per example, likeliest first, from the index as it is.
+        """Return ids of `count` candidates per example, likeliest first, by the rows as they are now.
 
         x: (examples, in_features), as `prepared` returns inputs.
         """
+        self.index.catch_up(self.weight, self.bias)
         return self.index.shortlist(x, min(count, self.num_classes), self.weight, self.bias)
 
     def prepared(self, input: Tensor) -> Tensor:
@@ -324,6 +325,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         x = input.detach() if len(shape) == 2 else input.detach().reshape(-1, shape[-1])
         if self.normalize or mean is not None:
             x = self.prepared(x)
+        self.index.catch_up(weight, bias)
         best = self.index.answer(x, k, candidates, weight, bias)
         return best if best is None or len(shape) == 2 else reshaped(best, (*shape[:-1], k))
 
@@ -453,11 +455,13 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return torch.cat([found.reshape(-1), recalled])
 
     def _looked_up(self, x: Tensor, refresh: bool = False) -> Tensor:
-        """Return candidates of examples, likeliest first; refresh: first re-hash the step's share of the classes."""
+        """Return candidates of examples, likeliest first; refresh: re-hash the step's share of the classes, not all."""
+        count = min(self._retrieved, self.num_classes)
         if refresh:
             self.index.refresh(self.weight, self.bias)
-        count = min(self._retrieved, self.num_classes)
-        found = self.shortlist(x, count)
+            found = self.index.shortlist(x, count, self.weight, self.bias)
+        else:
+            found = self.shortlist(x, count)
         if not self.shared or found.shape[1] <= count:
             return found
         # An index of few classes gives all of them, in no order.

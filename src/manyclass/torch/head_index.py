@@ -30,11 +30,14 @@ from manyclass.torch.weight_watch import WeightWatch
 
 MANY_CHANGES = 10  # from outside, each of which costs a build
 KEPT_QUERIES = 2000  # of a sample that a head was given: enough for a balance whenever the index is built anew
+MANY_MOVED = 4  # one in so many rows: from there on all are hashed anew, which costs no more and balances again
 UNIT_SLICE = 65_536  # rows that are brought to length one at a time
 
 
 class HeadIndex:
     """An index over a head's rows that lags a little behind them: `schedule` says which entries are renewed when.
+
+    Training steps look things up in it as it is; whoever wants answers calls `catch_up` first.
 
     config: how classes are retrieved; None: what suits the sizes. candidates: how many a search will ask for, about.
     unit_rows: cosine logits: the index sees rows of length one, in an array of its own.
@@ -53,7 +56,8 @@ class HeadIndex:
         self.built: ClassIndex | None = None
         self.watch: WeightWatch | None = None  # over the weight that it was built from
         self.outside_changes = 0
-        self.fresh = False  # whether no row has moved since all were hashed
+        self.moved: npt.NDArray[np.bool_] = np.zeros(0, np.bool_)  # which rows are not as they were hashed
+        self.fresh = False  # whether none is
         self.built_for = 0  # classes that there were when it was built
         self.builds = 0
         self.rehashed = 0  # rows, since it was built
@@ -157,6 +161,7 @@ class HeadIndex:
             self.forget()
             return
         self.schedule.more_hashed(len(weight) - first)
+        self.moved = np.concatenate([self.moved, np.zeros(len(weight) - first, np.bool_)])
         self._start_watching(weight, bias)
 
     def remove(self, ids: Ids) -> None:
@@ -180,7 +185,7 @@ class HeadIndex:
         self.built, self.built_for = built, built.classes
         self.builds, self.rehashed = self.builds + 1, 0
         self.schedule.all_hashed(built.classes)
-        self.fresh = True
+        self.moved, self.fresh = np.zeros(built.classes, np.bool_), True
         self._start_watching(weight, bias)
 
     def rebuild(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
@@ -205,6 +210,19 @@ class HeadIndex:
             self.rehash(ids, weight, bias)
         return len(ids)
 
+    def catch_up(self, weight: Tensor, bias: Tensor | None) -> None:
+        """Re-hash every row that has moved since it was hashed: steps that look nothing up leave that to others."""
+        if self.fresh:
+            return
+        with self.changing:
+            index = self.over(weight, bias)
+            waiting = np.flatnonzero(self.moved)
+            if len(waiting) * MANY_MOVED > index.classes:
+                self.build(weight, bias)
+            elif len(waiting):
+                self.rehash(waiting, weight, bias)
+            self.fresh = True
+
     def rehash(self, ids: Ids, weight: Tensor, bias: Tensor | None) -> None:
         """Re-hash these classes of an index that is built."""
         assert self.built is not None
@@ -212,6 +230,7 @@ class HeadIndex:
         rows = self._hashed(weight.detach()[torch.from_numpy(ids)]) if self.unit_rows else None
         self.built.refresh(ids, rows, bias=values, threads=torch.get_num_threads())
         self.schedule.hashed(ids)
+        self.moved[ids] = False
         self.rehashed += len(ids)
 
     def shortlist(self, x: Tensor, count: int, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -244,6 +263,7 @@ class HeadIndex:
         if self.watch is not None and self.watch.holds(parameter):
             self.watch.expect_moved(ids)
             self.schedule.moved(ids)
+            self.moved[slice(None) if ids is None else ids.numpy()] = True
             self.fresh = False
 
     def _start_watching(self, weight: Tensor, bias: Tensor | None) -> None:
@@ -277,6 +297,7 @@ class HeadIndex:
         if self.watch is not None and self.watch.is_copied_by(self.built.rows):
             arrays["rows"] = self.built.rows
         arrays |= {"hashed_at": self.schedule.hashed_at, "touched": self.schedule.touched}
+        arrays["moved"] = np.packbits(self.moved)
         return {name: as_tensor(np.ascontiguousarray(part)) for name, part in arrays.items()}
 
     def check_saved(self, settings: dict[str, Any], tensors: dict[str, Tensor], weight: Tensor) -> None:
@@ -305,6 +326,7 @@ class HeadIndex:
         arrays = {name: marked_rows(tensor) for name, tensor in tensors.items()}
         new.schedule.hashed_at = arrays.pop("hashed_at").copy()
         new.schedule.touched = arrays.pop("touched").copy()
+        moved = arrays.pop("moved", None)
         own = arrays.pop("rows", None)  # older files have some for every head of bfloat16
         rows = own.copy() if self.unit_rows and own is not None else self._hashed(weight)
         if new.schedule.hashed_at.shape != (len(rows),) or rows.shape != tuple(weight.shape):
@@ -313,6 +335,9 @@ class HeadIndex:
         arrays["rows"] = rows
         new.built = restore_index(ClassIndex, settings["index"], arrays, size, torch.get_num_threads())
         new.fresh = bool(settings.get("fresh", False))
+        # Files from before do not say which rows have moved: all of them may have.
+        unsaid = np.full(len(rows), not new.fresh)
+        new.moved = unsaid if moved is None else np.unpackbits(moved, count=len(rows)).astype(np.bool_)
         new.built_for = check_count("built_for", settings.get("built_for", len(rows)))
         new.builds = check_count("builds", settings.get("builds", 1))
         new.rehashed = check_count("rehashed", settings.get("rehashed", 0), low=0)

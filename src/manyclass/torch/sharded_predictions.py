@@ -148,12 +148,15 @@ class ShardedPredictions(CandidateSoftmax):
         log_part = self._log_part(x, ids, logits, normalizer)
         return (*_padded(ids, logits, max(rows.shape[1], given.shape[1] + each)), log_part)
 
-    def _ranked_here(self, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    def _ranked_here(self, x: Tensor, count: int, *, catch_up: bool = True) -> tuple[Tensor, Tensor]:
         """Return ids and logits, (examples, count), of this rank's candidates, best first; -1 and -inf where absent."""
-        rows, logits = ranked(self.layer, x, self._rows_found(x, count))
+        rows, logits = ranked(self.layer, x, self._rows_found(x, count, catch_up=catch_up))
         return _padded(self.shards.ids_of(rows[:, :count]), logits[:, :count], count)
 
-    def _rows_found(self, x: Tensor, count: int) -> Tensor:
+    def _rows_found(self, x: Tensor, count: int, *, catch_up: bool = True) -> Tensor:
+        """Return rows of this rank. catch_up: first re-hash all that have moved, as everybody but a step wants."""
+        if catch_up:
+            self.index.catch_up(self.weight, self.bias)
         return self.index.shortlist(x, min(count, self.shards.rows), self.weight, self.bias)
 
     def _log_part(self, x: Tensor, ids: Tensor, logits: Tensor, normalizer: Normalizer) -> Tensor:
