@@ -9,7 +9,7 @@ from torch import Tensor
 from manyclass import HashConfig
 from manyclass.torch import CandidateSoftmax, RowAdagrad, RowSGD, load_checkpoint, save_checkpoint
 
-CLASSES, FEATURES, EXAMPLES = 1000, 32, 128
+CLASSES, FEATURES, EXAMPLES = 12_000, 32, 256
 CENTRES = torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(0))
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
@@ -45,7 +45,7 @@ def train(head: CandidateSoftmax, steps: range) -> None:
     head.eval()
 
 
-def agreement(head: CandidateSoftmax, candidates: int = 60) -> float:
+def agreement(head: CandidateSoftmax, candidates: int = 200) -> float:
     """Return how often the best class is that of all classes."""
     x, _ = batch(10_000)
     with torch.no_grad():
@@ -59,12 +59,11 @@ def test_every_question_is_answered_by_the_rows_as_they_are(way: str) -> None:
     torch.manual_seed(0)
     head = CandidateSoftmax(FEATURES, CLASSES, meter_every=0, **WAYS[way])
     head.eval()
-    least = 0.9 if way == "votes" else 0.97  # of winners that a new index finds, too
     for start in range(0, 160, 40):
         train(head, range(start, start + 40))
         found = agreement(head)
         head.rebuild()
-        assert found >= min(least, agreement(head) - 0.03)
+        assert found >= agreement(head) - 0.05  # of the winners that a new index finds
 
 
 def test_a_few_rows_that_moved_are_hashed_and_no_others() -> None:
@@ -100,7 +99,9 @@ def test_what_waits_to_be_hashed_is_part_of_a_checkpoint(tmp_path: Any) -> None:
     load_checkpoint(tmp_path / "kept", other, RowSGD(other.parameters(), lr=0.5))
     assert (other.index.moved == head.index.moved).all()
     assert head.index.moved.any()
-    assert agreement(other.eval()) >= 0.97
+    found = agreement(other.eval())
+    other.rebuild()
+    assert found >= agreement(other) - 0.05
 
 
 def test_a_training_step_looks_things_up_as_they_are() -> None:
