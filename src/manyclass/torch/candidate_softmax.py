@@ -244,11 +244,13 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.index.rebuild(np.unique(known), self.weight, self.bias)
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
-        """Return ids of `count` candidates per example, likeliest first, by the rows as they are now.
+        """Return ids of `count` candidates per example, likeliest first.
 
+        By the rows as they are now, or, in training mode, as the index has them, which is what a step looks up.
         x: (examples, in_features), as `prepared` returns inputs.
         """
-        self.index.catch_up(self.weight, self.bias)
+        if not self.training:
+            self.index.catch_up(self.weight, self.bias)
         return self.index.shortlist(x, min(count, self.num_classes), self.weight, self.bias)
 
     def prepared(self, input: Tensor) -> Tensor:
@@ -455,13 +457,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return torch.cat([found.reshape(-1), recalled])
 
     def _looked_up(self, x: Tensor, refresh: bool = False) -> Tensor:
-        """Return candidates of examples, likeliest first; refresh: re-hash the step's share of the classes, not all."""
-        count = min(self._retrieved, self.num_classes)
+        """Return candidates of examples, likeliest first; refresh: first re-hash the step's share of the classes."""
         if refresh:
             self.index.refresh(self.weight, self.bias)
-            found = self.index.shortlist(x, count, self.weight, self.bias)
-        else:
-            found = self.shortlist(x, count)
+        count = min(self._retrieved, self.num_classes)
+        found = self.shortlist(x, count)
         if not self.shared or found.shape[1] <= count:
             return found
         # An index of few classes gives all of them, in no order.
@@ -511,6 +511,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         x, layer, logistic = self.prepared(input), self.layer, self.output == "logistic"
         if self._nothing_approximated:
             return all_classes.topk(*layer.plain(x), k, logistic=logistic)
+        self.index.catch_up(self.weight, self.bias)
         found = self.shortlist(x, candidates)
         return predictions.topk(layer, x, found, k, logistic, normalizer, self._others_at_random)
 
@@ -520,6 +521,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             classes = classes.masked_fill(self.sampler.removed.holds(classes), -1)
         if self._nothing_approximated:
             return all_classes.log_prob(*layer.plain(x), classes, logistic=logistic)
+        self.index.catch_up(self.weight, self.bias)
         found = self.shortlist(x, self.candidates)
         return predictions.log_prob(layer, x, found, classes, logistic, normalizer, self._others_at_random)
 

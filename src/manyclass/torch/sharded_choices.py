@@ -23,7 +23,7 @@ class ShardedChoices(ShardedPredictions):
         count = min(self._retrieved, self.num_classes)
         each = min(count, self.shards.most_rows) if self.shared else self.shards.candidates_each(count)
         with torch.no_grad():
-            found, logits = self._ranked_here(x, each, catch_up=not refresh)
+            found, logits = self._ranked_here(x, each, catch_up=not self.training)
         if self.shared:
             return self._best_of_all(logits, found, count)[1]
         everywhere = self.ranks.all_gather(logits, "candidates").permute(1, 0, 2).flatten(1)

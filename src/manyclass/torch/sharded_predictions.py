@@ -27,7 +27,7 @@ class ShardedPredictions(CandidateSoftmax):
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example among this rank's classes; nothing is exchanged."""
-        return self.shards.ids_of(self._rows_found(x, count))
+        return self.shards.ids_of(self._rows_found(x, count, catch_up=not self.training))
 
     @torch.compiler.disable
     @torch.no_grad()
