@@ -99,9 +99,9 @@ def ranked_by_sketches(rank: int) -> dict[str, Any]:
         loss = head(points[target], target)
         loss.backward()
         losses.append(loss.item())
+    in_training = {"builds": head.index.builds, "rehashed": head.index.rehashed}  # an answer may build anew
     found = head.eval().predict(points[rank::3])
-    return {"losses": losses, "right": (found == torch.arange(rank, 400, 3)).float().mean().item(),
-            "builds": head.index.builds, "rehashed": head.index.rehashed}  # fmt: skip
+    return {"losses": losses, "right": (found == torch.arange(rank, 400, 3)).float().mean().item(), **in_training}
 
 
 def work(rank: int, ranks: int, folder: str) -> dict[str, Any]:
