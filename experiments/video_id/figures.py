@@ -162,7 +162,7 @@ def draw_latency(found: list[Record], folder: Path) -> Figure:
                xlim=(min(0.98, *kept) - 0.01, max(1.0, *kept) + 0.01))  # fmt: skip
     in_plain_numbers(axis.yaxis)
     for one, share in zip(ordered, kept, strict=True):
-        axis.annotate(f"{one['candidates']}", (share, one["us"]), xytext=(-6, 3), textcoords="offset points", fontsize=8,
-                      ha="right")  # fmt: skip
+        axis.annotate(f"{one['candidates']}", (share, one["us"]), xytext=(-6, 3), textcoords="offset points",
+                      fontsize=8, ha="right")  # fmt: skip
     caption = "One query among all scenes on one core; beside each point the classes that get an exact logit."
     return Figure("latency", save(figure, folder, "latency"), caption, "Time of one query against accuracy kept")
