@@ -157,7 +157,8 @@ def run_fewer_videos(run: Run, videos: Videos, plan: Plan) -> None:
 def run_end_to_end(run: Run, videos: Videos, plan: Plan) -> None:
     """Train the whole network with every output layer over all videos; the one that later stages need comes first."""
     for head in sorted(heads_of(run), key=lambda head: head != BASE_HEAD):
-        train_head(run, "end_to_end", head, videos, videos, plan, plan.slow_steps.get(head, plan.steps))
+        steps = min(plan.steps, plan.slow_steps.get(head, plan.steps))  # no more than the others, however few those are
+        train_head(run, "end_to_end", head, videos, videos, plan, steps)
         if head != BASE_HEAD:
             head_checkpoint(run, "end_to_end", head).unlink(missing_ok=True)  # gigabytes each
 
