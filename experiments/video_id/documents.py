@@ -10,7 +10,7 @@ from experiments.frame.wording import duration, number, percent, whole
 from experiments.video_id.goals import verdicts
 from experiments.video_id.page import results_table, variance_text
 from experiments.video_id.page_million import latency_text, steps_table
-from experiments.video_id.results import NAMES, by_head, motions, verdict_on_motion
+from experiments.video_id.results import NAMES, by_head, motions, share_of, verdict_on_motion
 
 NOT_YET = "Not measured yet: stage `{}` of the experiment `video_id`."
 
@@ -45,7 +45,7 @@ def million_text(records: Records) -> str:
     nearest = records.last(stage="million", kind="nearest_mean")
     if not kept or not trained or not nearest:
         return NOT_YET.format("million")
-    share = percent(trained["accuracy"] / nearest["accuracy"])
+    share = percent(share_of(trained, nearest))
     return (
         f"Over {whole(trained['classes'])} scenes, from {kept['frames']} frames of each, the output layer is right on "
         f"{percent(trained['accuracy'])} of the frames of second halves after {duration(trained['seconds'])}, the "

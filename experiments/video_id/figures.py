@@ -36,8 +36,9 @@ def draw_sheet(sheet: Record, folder: Path) -> Figure:
 def head_style(head: str) -> dict[str, object]:
     """Return line options of an output layer."""
     own = head == "candidate"
-    dashes = (0, (5, 1.5)) if head == "wta" else "-"
-    return {"color": COLOURS[head], "linewidth": 2.8 if own else 1.8, "marker": "o", "markersize": 3.5,
+    colour = COLOURS["candidate" if head == "mined" else head]
+    dashes = (0, (5, 1.5)) if head in ("wta", "mined") else "-"
+    return {"color": colour, "linewidth": 2.8 if own else 1.8, "marker": "o", "markersize": 3.5,
             "zorder": 5 if own else 3, "linestyle": dashes, "clip_on": False}  # fmt: skip
 
 

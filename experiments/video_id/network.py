@@ -13,6 +13,7 @@ from manyclass.training.evaluation import TrunkAndHead
 from manyclass.training.run_state import Path
 
 BASE_HEAD = "candidate"  # our default; the network that it was trained with is what later stages stand on
+MINED = "mined"  # our layer, every example of which looks up the classes that it is mistaken for
 MOMENTUM = 0.9
 SMALL = 0.01  # of the size that rows start with elsewhere
 
@@ -28,8 +29,15 @@ def new_trunk(sizes: TrunkSizes, side: int) -> nn.Sequential:
     return standardized.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]
 
 
-def new_head(head: str, features: int, classes: int, candidates: int, **settings: Any) -> mct.OutputHead:
-    """Return an untrained output layer; the paper's has its own number of candidates."""
+def new_head(
+    head: str, features: int, classes: int, candidates: int, mined: int = 0, **settings: Any
+) -> mct.OutputHead:
+    """Return an untrained output layer.
+
+    candidates: of the paper's. mined: examples for which ours looks candidates up, where it is the one that does.
+    """
+    if head == MINED:
+        return mct.make_head("candidate", features, classes, mined_examples=mined, **settings)
     own: dict[str, Any] = {"candidates": min(candidates, classes)} if head == "wta" else {}
     return mct.make_head(head, features, classes, **own, **settings)
 
@@ -38,9 +46,7 @@ def new_network(plan: Plan, classes: int, head: str, seed: int) -> TrunkAndHead:
     """Return an untrained network with the given output layer."""
     torch.manual_seed(seed)
     trunk = new_trunk(plan.trunk, plan.side)
-    # The convolutions take most of a step: every example may look up the classes that it is mistaken for.
-    mined = {"mined_examples": plan.batch} if head == "candidate" else {}
-    return TrunkAndHead(trunk, new_head(head, plan.trunk.features, classes, plan.candidates, **mined))
+    return TrunkAndHead(trunk, new_head(head, plan.trunk.features, classes, plan.candidates, plan.batch))
 
 
 def with_small_rows(head: mct.OutputHead) -> mct.OutputHead:

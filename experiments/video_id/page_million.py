@@ -7,7 +7,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import duration, number, percent, times, whole
 from experiments.video_id import figures, results
 from experiments.video_id.goals import head_ms
-from experiments.video_id.results import NAMES
+from experiments.video_id.results import NAMES, share_of
 
 NOT_RUN = "Not measured yet: stage `{}`."
 
@@ -71,9 +71,8 @@ def trained_rows(trained: Record, nearest: Record | None) -> list[list[str]]:
         ["its accuracy on second halves", percent(trained["accuracy"])],
     ]  # fmt: skip
     if nearest:
-        share = trained["accuracy"] / nearest["accuracy"] if nearest["accuracy"] else None
         rows.append(["the exact nearest class mean's", percent(nearest["accuracy"])])
-        rows.append(["of which the layer has", percent(share)])
+        rows.append(["of which the layer has", percent(share_of(trained, nearest))])
     total = sum(trained[name] for name in parts)
     return [*rows, ["bytes of a class in training", f"{whole(total)}: {told}"]]
 

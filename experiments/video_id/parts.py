@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 import manyclass.torch as mct
 from experiments.frame.stages import Run
 from experiments.video_id.batches import Batch, FrameBatches
-from experiments.video_id.network import MOMENTUM, new_head, new_trunk
+from experiments.video_id.network import BASE_HEAD, MINED, MOMENTUM, new_head, new_trunk
 from experiments.video_id.plan import TrunkSizes
 from experiments.video_id.training import heads_of
 from experiments.video_id.videos import Videos
@@ -23,8 +23,8 @@ from manyclass.training.evaluation import TrunkAndHead
 
 PARTS = ("frames", "trunk", "find", "logits", "update", "refresh")
 WARM_UP = 4  # steps that do not count: memory is handed out at first touch, and the paper's layer builds its index
-MINING_WARM_UP = 18  # of ours, which looks candidates up in every sixteenth step, and builds its index at the first
-LONGER = 4  # times as many of its steps are measured: whole rounds from one look-up to the next
+OWN_WARM_UP = 18  # of ours, which may look candidates up, and builds its index when it first does
+LONGER = 4  # times as many of its steps are measured, which are short
 RATE = 0.01
 
 
@@ -69,8 +69,8 @@ def looking_at(head: mct.OutputHead) -> Iterator[tuple[Clock, Clock]]:
 
 def measure(network: TrunkAndHead, batches: Callable[[int], Batch], steps: int) -> dict[str, float]:
     """Return the mean milliseconds of each part of a step; the mean, because candidates are looked up now and then."""
-    mines = isinstance(network.head, mct.CandidateSoftmax) and network.head.shared
-    warm_up, steps = (MINING_WARM_UP, LONGER * steps) if mines else (WARM_UP, steps)
+    ours = isinstance(network.head, mct.CandidateSoftmax) and network.head.shared
+    warm_up, steps = (OWN_WARM_UP, LONGER * steps) if ours else (WARM_UP, steps)
     trunk_optimizer, head_optimizer = (
         mct.RowSGD(part.parameters(), lr=RATE, momentum=MOMENTUM) for part in (network.trunk, network.head)
     )
@@ -114,11 +114,11 @@ def _marked_step(
 def measured_head(head: str, features: int, classes: int, candidates: int, batch: int) -> mct.OutputHead:
     """Return an output layer whose step is to be measured.
 
-    Ours looks candidates up for the whole batch in every step, as in a network that has learned much: at the start,
-    when it would seldom do so, a step is cheaper.
+    Where ours looks candidates up, it does so for the whole batch in every step, as in a network that has learned
+    much: at the start, when it would seldom do so, a step is cheaper. The meter, once in hundreds of steps, is off.
     """
-    settings = {"meter_every": 0, "mined_examples": batch} if head == "candidate" else {}
-    return new_head(head, features, classes, candidates, **settings)
+    settings = {"meter_every": 0} if head in (MINED, BASE_HEAD) else {}
+    return new_head(head, features, classes, candidates, batch, **settings)
 
 
 def run_parts(run: Run, stage: str, videos: Videos, sizes: TrunkSizes, batch: int, steps: int, candidates: int) -> None:

@@ -11,6 +11,7 @@ NAMES = {  # output layers in the order they are shown: the exact one first, our
     "hierarchical": "hierarchical softmax",
     "sampled": "sampled softmax",
     "wta": "WTA softmax (the paper's layer)",
+    "mined": "candidate softmax, candidates looked up",
     "candidate": "candidate softmax (manyclass)",
 }
 FEWEST_MOTIONS = 5  # for a verdict
@@ -47,6 +48,11 @@ def accuracy_at(curve: list[Record], field: str, place: float) -> float:
         if place <= next_x:
             return y + (next_y - y) * (place - x) / (next_x - x) if next_x > x else next_y
     return points[-1][1]
+
+
+def share_of(ours: Record, exact: Record) -> float | None:
+    """Return how much of an exact method's accuracy we have; None where it has none."""
+    return float(ours["accuracy"] / exact["accuracy"]) if exact["accuracy"] else None
 
 
 class Motion(NamedTuple):

@@ -17,6 +17,7 @@ from experiments.frame.stages import Run
 from experiments.video_id.batches import WORKERS, FrameBatches, evaluation_batches
 from experiments.video_id.network import (
     BASE_HEAD,
+    MINED,
     fine_tuning_optimizer,
     new_network,
     optimizer_of,
@@ -33,7 +34,7 @@ from manyclass.training.evaluation import TrunkAndHead, evaluate
 from manyclass.training.loop import Trained
 from manyclass.training.metrics import Accuracy, Metrics
 
-HEADS = ("full", "hierarchical", "sampled", "wta", "candidate")
+HEADS = ("full", "hierarchical", "sampled", "wta", MINED, BASE_HEAD)
 CHECKPOINTS = 5  # of a training; gigabytes each with full softmax
 SPEED_BATCHES = 8  # whose frames are made to see how quick that is
 
@@ -148,7 +149,8 @@ def head_checkpoint(run: Run, stage: str, head: str) -> Path:
 def run_fewer_videos(run: Run, videos: Videos, plan: Plan) -> None:
     """Train the whole network on fewer videos, where every output layer can take all steps."""
     some = fewer(videos, plan.fewer.classes)
-    sizes = replace(plan, candidates=plan.fewer.candidates)  # of the paper's layer
+    # Candidates are the paper's layer's. Layers come closer to each other here: points of curves have as many tests.
+    sizes = replace(plan, candidates=plan.fewer.candidates, curve_tests=plan.tests)
     for head in heads_of(run):
         train_head(run, "fewer_videos", head, videos, some, sizes, plan.fewer.steps)
         head_checkpoint(run, "fewer_videos", head).unlink(missing_ok=True)

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from manyclass.distributed.quick_job import Pictures
 
 OURS = re.compile(r"^(ray_manyclass_\w+?)(?:_total|_bucket|_count|_sum)?\{", re.MULTILINE)
 RULE = ServerRule(lr=0.3, momentum=0.9)
+STEPS = 120
+EXPORTED = {"ray_manyclass_pushes", "ray_manyclass_staleness", "ray_manyclass_examples"}
+PATIENCE = 30.0  # seconds until Ray exports what it was told; a busy machine takes its time
 
 
 def trunk() -> nn.Module:
@@ -31,7 +35,7 @@ def job(quick: bool = False) -> Job:
         batches=lambda number: pictures.batch(number, 64),
         head=HeadSettings(classes=300, features=32, tail=64, rule=RULE),
         trunk_rule=RULE,
-        steps=120,
+        steps=STEPS,
         test=lambda: [pictures.batch(10**9, 500)],
         learned=0.4,
     )
@@ -61,6 +65,7 @@ def main(folder: Path) -> None:
     """Print what was found as JSON."""
     import os
 
+    from manyclass.distributed.engines.monitor import Summary
     from manyclass.distributed.engines.ray_engine import RayEngine
     from manyclass.distributed.engines.ray_session import ray_session
     from manyclass.distributed.job import JobText
@@ -71,9 +76,16 @@ def main(folder: Path) -> None:
     os.environ["RAY_metrics_report_interval_ms"] = "200"  # noqa: SIM112
     metrics: set[str] = set()
     with ray_session(None, 8) as ray:
-        result = RayEngine(
-            text, text.job(), options, lambda _: metrics.update(scraped(ray.nodes()[0]["MetricsExportPort"]))
-        ).run()
+
+        def watch(summary: Summary) -> None:
+            """Look at the exporter; at the last look, wait for it, as nobody is asked any more after it."""
+            until = time.monotonic() + PATIENCE
+            metrics.update(scraped(ray.nodes()[0]["MetricsExportPort"]))
+            while summary.steps == STEPS and not metrics >= EXPORTED and time.monotonic() < until:
+                time.sleep(0.2)
+                metrics.update(scraped(ray.nodes()[0]["MetricsExportPort"]))
+
+        result = RayEngine(text, text.job(), options, watch).run()
         found = {
             "learned": result.learned,
             "curve": result.curve,

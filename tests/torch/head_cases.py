@@ -78,26 +78,33 @@ def reference_losses(head: CandidateSoftmax, logits: Tensor, positives: list[lis
     return torch.stack(losses)
 
 
+def random_classes(head: CandidateSoftmax, examples: int) -> int:
+    """Return how many random classes a step draws; by default the more the fewer targets are part of the sample."""
+    if head.tail is not None:
+        return head.tail
+    return 128 if head.tail_and_targets is None else 128 + 2 * max(0, 256 - examples)
+
+
 def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
     """Return what each class stands for in the first step of a head with this seed, (examples, classes)."""
     count = head.mining.candidates if head.shared else head.candidates
     found = head.shortlist(head.prepared(x.detach()), min(count, head.num_classes)).tolist()
-    generator = torch.Generator().manual_seed(seed)
+    generator, tail = torch.Generator().manual_seed(seed), random_classes(head, len(x))
     stands_for = torch.zeros(len(x), head.num_classes, dtype=torch.float64)
     if not head.shared:
         for times, some, best in zip(stands_for, positives, found, strict=True):
             times[some] = 1
             times[[c for c in best if c >= 0]] = 1
-        places = torch.rand(head.tail, generator=generator, dtype=torch.float64)
+        places = torch.rand(tail, generator=generator, dtype=torch.float64)
         members = stands_for > 0
         for c in (places * head.num_classes).long().tolist():
-            stands_for[~members[:, c], c] += head.num_classes / head.tail
+            stands_for[~members[:, c], c] += head.num_classes / tail
         return stands_for
     hard = {c for best in found for c in best if c >= 0}
     targets = [c for some in positives for c in set(some)]
     if head.tail_and_targets is not None:  # at first nobody knows of unequal classes
-        places = torch.rand(head.tail, generator=generator, dtype=torch.float64)
-        draws = len(targets) * (len(x) - 1) / len(x) + head.tail
+        places = torch.rand(tail, generator=generator, dtype=torch.float64)
+        draws = len(targets) * (len(x) - 1) / len(x) + tail
         there = 1 - (1 - 1 / head.num_classes) ** draws
         stands_for[:, [*targets, *(places * head.num_classes).long().tolist()]] = 1 / there
         stands_for[:, sorted(hard)] = 1
@@ -107,7 +114,7 @@ def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]]
     members_list = sorted(hard | set(targets))
     outside = [c for c in range(head.num_classes) if c not in members_list]
     stands_for[:, members_list] = 1
-    if head.tail and outside:
-        for at in torch.randint(len(outside), (head.tail,), generator=generator).tolist():
-            stands_for[:, outside[at]] += len(outside) / head.tail
+    if tail and outside:
+        for at in torch.randint(len(outside), (tail,), generator=generator).tolist():
+            stands_for[:, outside[at]] += len(outside) / tail
     return stands_for

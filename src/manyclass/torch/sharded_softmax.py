@@ -33,7 +33,8 @@ from manyclass.torch.step_classes import StepClasses
 
 TrunkGradients = Literal["averaged", "summed"]
 # Settings that are whole numbers, and the same on all ranks.
-AGREED = ("in_features", "num_classes", "_candidates", "tail", "shared", "targets_for_all", "normalize")
+AGREED = ("in_features", "num_classes", "_candidates", "shared", "targets_for_all", "normalize")
+BY_BATCH = -1  # as a tail: the default, which depends on the batch
 
 
 class _Batch(NamedTuple):
@@ -92,6 +93,7 @@ class ShardedSoftmax(ShardedChoices):
             super(ShardedSoftmax, self).__init__(in_features, num_classes, seed=seed, **settings)
             mined = self.mining
             same = {name.removeprefix("_"): int(getattr(self, name)) for name in AGREED}
+            same["tail"] = BY_BATCH if self.tail is None else self.tail
             same |= {"mined_examples": mined.examples, "mined_every": mined.every}
             same |= {"mined_candidates": mined.candidates, "remembered": mined.remembered, "seed": seed}
             return Said(

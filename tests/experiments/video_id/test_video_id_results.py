@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from experiments.frame.records import Records
+from experiments.video_id.documents import texts
 from experiments.video_id.goals import verdicts
 from experiments.video_id.results import (
     Motion,
@@ -126,3 +127,10 @@ def test_the_quickest_answer_keeps_its_share(records: Records) -> None:
     assert found is not None
     assert found["candidates"] == 10
     assert quickest_at(records, 1.01) is None
+
+
+def test_a_layer_beside_an_exact_method_that_knows_nothing(records: Records) -> None:
+    records.write(stage="scene_features", kind="result", frames=8)
+    records.write(stage="million", kind="nearest_mean", accuracy=0.0)
+    records.write(stage="million", kind="result", accuracy=0.1, classes=1000, seconds=1.0)
+    assert "nearest class mean on 0.0%: – of it" in texts(records)["video_id_million"]

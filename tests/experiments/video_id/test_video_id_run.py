@@ -117,7 +117,7 @@ def test_the_parts_of_a_step_add_up(records: Records) -> None:
         parts = [one[f"{part}_ms"] for part in ("frames", "trunk", "find", "logits", "update", "refresh")]
         assert one["step_ms"] == pytest.approx(sum(parts))
         assert one["trunk_ms"] > 0
-        assert (one["find_ms"] > 0) == (one["head"] in ("wta", "candidate"))
+        assert (one["find_ms"] > 0) == (one["head"] in ("wta", "mined"))
 
 
 def test_both_variances_are_recorded(records: Records) -> None:
