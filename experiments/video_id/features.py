@@ -109,7 +109,7 @@ def run_frozen(run: Run, videos: Videos, plan: Plan) -> None:
         rate = best_rate(run.records, head)
         run.console.print(f"  {head}, rate {rate:g}, {plan.frozen_seconds:.0f} s", highlight=False)
         torch.manual_seed(run.options.seed)
-        layer = with_small_rows(new_head(head, plan.trunk.features, videos.classes, plan.candidates, plan.batch))
+        layer = with_small_rows(new_head(head, plan.trunk.features, videos.classes, plan.candidates, plan.frozen_batch))
         trained = learn(
             TrunkAndHead(nn.Identity(), layer), FeatureBatches(features, plan.frozen_batch, run.options.seed),
             optimizer_of(layer, rate), run, seconds=plan.frozen_seconds, tests=features.tests(plan.curve_tests),

@@ -32,7 +32,7 @@ def ahead_by_steps(records: Records, other: str) -> Verdict:
 
     In every training in which the other layer came so far: over all videos full softmax does not.
     """
-    goal = f"As good as {other} softmax after as many steps, from the first quarter on"
+    goal = f"As good as {other} softmax after as many steps, from the first quarter on, wherever that comes so far"
     found = []
     for said, stage in TRAININGS.items():
         learned = curves(records, stage)

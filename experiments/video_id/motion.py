@@ -119,10 +119,11 @@ def run_one_motion(run: Run, videos: Videos, trunk: nn.Module, motion: float, pl
         run.records.write(**key, kind="variance", **{name: found[name] for name in ("mean", "median", "between")})
     for head, seed in left:
         torch.manual_seed(seed)
+        rate = best_rate(run.records, head)
         layer = with_small_rows(new_head(head, plan.trunk.features, videos.classes, plan.series.candidates))
         trained = learn(
             TrunkAndHead(nn.Identity(), layer), kept.batches(seed, plan.series.batch),
-            optimizer_of(layer, best_rate(run.records, head)), run, steps=plan.series.steps, tests=kept.tests,
+            optimizer_of(layer, rate), run, steps=plan.series.steps, tests=kept.tests,
             points=POINTS,
         )  # fmt: skip
         curve = [point["accuracy"] for point in trained.evaluations]
@@ -130,5 +131,5 @@ def run_one_motion(run: Run, videos: Videos, trunk: nn.Module, motion: float, pl
         run.records.write(
             **key, kind="result", head=head, seed=seed, steps=trained.step, accuracy=curve[-1], curve=curve,
             on_the_way=float(np.mean(curve)), seen=learned["accuracy"], classes=videos.classes,
-            candidates=plan.series.candidates,
+            candidates=plan.series.candidates, rate=rate,
         )  # fmt: skip

@@ -126,7 +126,9 @@ TRAININGS = {
         "All start from the same network, which knows some of the videos, and see the same batches, each at the best "
         "of the paper's learning rates. The number of steps was fixed beforehand: those of full softmax and of the "
         "paper's layer take so long that they get only as many as last about as long as the others' training. Early in "
-        "a pass over the videos accuracy falls back: rows that were just met again are longer than those that wait.",
+        "a pass over the videos accuracy falls back: rows that were just met again are longer than those that wait. "
+        "Our layer is there twice: as it is by default, and where the examples of a batch look up the classes that they "
+        "are mistaken for, as often as the layer finds it worth.",
     ),
     "fewer_videos": Training(
         "… step by step, with fewer videos", "Fewer", "The whole network, fewer videos",

@@ -68,7 +68,7 @@ def looking_at(head: mct.OutputHead) -> Iterator[tuple[Clock, Clock]]:
 
 
 def measure(network: TrunkAndHead, batches: Callable[[int], Batch], steps: int) -> dict[str, float]:
-    """Return the mean milliseconds of each part of a step; the mean, because candidates are looked up now and then."""
+    """Return the mean milliseconds of each part of a step."""
     ours = isinstance(network.head, mct.CandidateSoftmax) and network.head.shared
     warm_up, steps = (OWN_WARM_UP, LONGER * steps) if ours else (WARM_UP, steps)
     trunk_optimizer, head_optimizer = (

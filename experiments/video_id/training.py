@@ -28,7 +28,7 @@ from experiments.video_id.plan import Plan
 from experiments.video_id.videos import Videos, contact_sheet, fewer, training_frames
 from experiments.vision.alexnet import multiply_adds
 from experiments.vision.learning import learn
-from manyclass.errors import DivergedError
+from manyclass.errors import ConfigError, DivergedError
 from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead, evaluate
 from manyclass.training.loop import Trained
@@ -136,6 +136,8 @@ def run_rates(run: Run, videos: Videos, plan: Plan) -> None:
 def best_rate(records: Records, head: str) -> float:
     """Return the rate with which an output layer was best; where none is, the one with the smallest loss."""
     tried = records.select(stage="rates", kind="result", head=head)
+    if not tried:
+        raise ConfigError(f"no learning rate was tried with the output layer {head!r}; add --again --stage rates")
     usable = [one for one in tried if not one["diverged"] and one["loss"] is not None] or tried
     best = max(usable, key=lambda one: (one["accuracy"], -(one["loss"] or 0.0)))
     return float(best["rate"])

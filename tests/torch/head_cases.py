@@ -78,18 +78,19 @@ def reference_losses(head: CandidateSoftmax, logits: Tensor, positives: list[lis
     return torch.stack(losses)
 
 
-def random_classes(head: CandidateSoftmax, examples: int) -> int:
+def random_classes(head: CandidateSoftmax, targets: int) -> int:
     """Return how many random classes a step draws; by default the more the fewer targets are part of the sample."""
     if head.tail is not None:
         return head.tail
-    return 128 if head.tail_and_targets is None else 128 + 2 * max(0, 256 - examples)
+    return 128 if head.tail_and_targets is None else 128 + 2 * (256 - targets)
 
 
 def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]], seed: int = 0) -> Tensor:
     """Return what each class stands for in the first step of a head with this seed, (examples, classes)."""
     count = head.mining.candidates if head.shared else head.candidates
     found = head.shortlist(head.prepared(x.detach()), min(count, head.num_classes)).tolist()
-    generator, tail = torch.Generator().manual_seed(seed), random_classes(head, len(x))
+    targets = [c for some in positives for c in set(some)]
+    generator, tail = torch.Generator().manual_seed(seed), random_classes(head, len(targets))
     stands_for = torch.zeros(len(x), head.num_classes, dtype=torch.float64)
     if not head.shared:
         for times, some, best in zip(stands_for, positives, found, strict=True):
@@ -101,7 +102,6 @@ def chosen_classes(head: CandidateSoftmax, x: Tensor, positives: list[list[int]]
             stands_for[~members[:, c], c] += head.num_classes / tail
         return stands_for
     hard = {c for best in found for c in best if c >= 0}
-    targets = [c for some in positives for c in set(some)]
     if head.tail_and_targets is not None:  # at first nobody knows of unequal classes
         places = torch.rand(tail, generator=generator, dtype=torch.float64)
         draws = len(targets) * (len(x) - 1) / len(x) + tail

@@ -201,3 +201,22 @@ def test_a_head_whose_classes_changed_is_restored_with_all_it_met(change: str) -
     assert other.tail_and_targets is not None
     assert other.tail_and_targets.settings() == head.tail_and_targets.settings()
     assert torch.equal(other.tail_and_targets.counts.counts, head.tail_and_targets.counts.counts)
+
+
+@pytest.mark.parametrize(("targets", "draws"), [(0, 640), (1, 638), (200, 240), (256, 128), (1000, 128)])
+def test_few_targets_are_made_up_for_by_draws(targets: int, draws: int) -> None:
+    head = small_head(mined_examples=0)
+    positives = torch.full((1000, 2), -1)
+    positives[:targets, 0] = 7
+    assert head._draws(positives) == draws
+    assert small_head(mined_examples=0, tail=9)._draws(positives) == 9
+    for alone in ({"tail_sampler": "uniform"}, {"shared": False}, {"targets_for_all": False}):
+        assert small_head(**alone)._draws(positives) == 128  # type: ignore[arg-type]
+
+
+def test_where_targets_are_no_sample_draws_are_no_more() -> None:
+    head, positives = small_head(mined_examples=0), torch.zeros(5, 1, dtype=torch.int64)
+    assert head.tail_and_targets is not None
+    head.tail_and_targets.repeated = 10.0
+    assert not head.tail_and_targets.at_random
+    assert head._draws(positives) == 128

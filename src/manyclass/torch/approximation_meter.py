@@ -45,7 +45,7 @@ class ApproximationMeter:
             self._warned = True
             warnings.warn(
                 f"a batch touches {distinct} of {classes} classes, more than {LARGE_SHARE:.0%}: full softmax may be as "
-                f"fast; lower mined_candidates or tail (candidates with shared=False), or use smaller batches",
+                f"fast; lower mined_examples or tail (candidates with shared=False)",
                 ApproximationWarning,
                 stacklevel=2,
             )

@@ -55,9 +55,9 @@ from manyclass.torch.tail_and_targets import TailAndTargets
 
 CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
-DRAWS = 128  # random classes of a step by default, in batches of at least
-LARGE_BATCH = 256  # examples, whose targets are part of the sample; smaller ones make up for the targets they lack,
-FOR_EACH_LESS = 2  # which teach more than a random class does
+DRAWS = 128  # random classes of a step by default
+MANY_TARGETS = 256  # part of the sample, beside which so few draws are enough
+FOR_EACH_LACKING = 2  # draws more; tried with the videos of experiments/video_id, at 32 targets
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
 
@@ -82,7 +82,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none. By default
-        128, and where the batch's targets are part of the sample, two more for each example fewer than 256.
+        128, and where the batch's targets are part of the sample, two more for each that it has fewer than 256.
     tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
         part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
         only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
@@ -441,18 +441,20 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         """Return the classes that this step computes."""
         if not self.shared:
             found = self._looked_up(x, learning)
-            return own_classes(found, positives, tail=self._draws(positives), sampler=self._random_classes())
+            return own_classes(found, positives, tail=self._draws(), sampler=self._random_classes())
         hard = self._mined(x, positives) if learning else self._looked_up(x)
         if learning and self.tail_and_targets is not None:
             return self.tail_and_targets.classes(hard, positives, self._draws(positives), self.sampler)
-        for_all, draws = self.targets_for_all or not self.training, self._draws(positives)
+        for_all, draws = self.targets_for_all or not self.training, self._draws()
         return shared_classes(hard, positives, tail=draws, sampler=self._random_classes(), targets_for_all=for_all)
 
-    def _draws(self, positives: Tensor) -> int:
-        """Return how many random classes a step with these positives draws: a small batch has few targets to add."""
+    def _draws(self, positives: Tensor | None = None) -> int:
+        """Return how many random classes a step draws. positives: of a batch whose targets may be a part of them."""
         if self.tail is not None:
             return self.tail
-        return DRAWS if self.tail_and_targets is None else DRAWS + FOR_EACH_LESS * max(0, LARGE_BATCH - len(positives))
+        if positives is None or self.tail_and_targets is None or not self.tail_and_targets.at_random:
+            return DRAWS
+        return DRAWS + FOR_EACH_LACKING * max(0, MANY_TARGETS - int((positives >= 0).sum()))
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""
@@ -498,7 +500,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _chance(self, ids: Tensor, positives: Tensor) -> Tensor:
         """Return how likely each class is in a step with these positives that mines nothing."""
         if self.tail_and_targets is None or not self.tail_and_targets.at_random:
-            return -torch.expm1(-self._draws(positives) * self.sampler.log_probability(ids).exp())
+            return -torch.expm1(-self._draws() * self.sampler.log_probability(ids).exp())
         targets, left = int((positives >= 0).sum()), self.sampler.classes_left
         found = self.tail_and_targets.chance(ids.numpy(), targets, len(positives), self._draws(positives), left)
         return torch.from_numpy(found)
@@ -536,8 +538,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return predictions.log_prob(layer, x, found, classes, logistic, normalizer, self._others_at_random)
 
     def _others_at_random(self, classes: Tensor) -> tuple[Tensor, Tensor]:
-        samples = DRAWS if self.tail is None else self.tail or ESTIMATE_SAMPLES
-        return sampled_outside(classes, samples, self._random_classes())
+        return sampled_outside(classes, self._draws() or ESTIMATE_SAMPLES, self._random_classes())
 
     def _weights_replaced(self) -> None:
         super()._weights_replaced()

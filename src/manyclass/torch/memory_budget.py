@@ -18,7 +18,7 @@ from manyclass.torch.row_arrays import computed_in
 
 WORTH_A_LOOK = 2**26  # bytes of rows below which nothing is asked: making small heads must stay quick
 WORTH_A_WORD = 2**30  # bytes of a head from which on somebody who watches is told
-CLASSES_PER_STEP = 4352  # candidates, random classes and positives of a head with its default settings
+CLASSES_PER_STEP = 4352  # at most: candidates of 256 examples, their positives, random classes
 RANKS = 16  # candidates per example behind them
 REMEMBERED = 16  # bytes of a class that was met: what was found for it, when, and how often it was a target
 UNCHECKED = "MANYCLASS_MEMORY_CHECK"  # "off": nothing is refused

@@ -93,7 +93,7 @@ class ShardedSoftmax(ShardedChoices):
             super(ShardedSoftmax, self).__init__(in_features, num_classes, seed=seed, **settings)
             mined = self.mining
             same = {name.removeprefix("_"): int(getattr(self, name)) for name in AGREED}
-            same["tail"] = BY_BATCH if self.tail is None else self.tail
+            same[f"tail ({BY_BATCH}: default)"] = BY_BATCH if self.tail is None else self.tail
             same |= {"mined_examples": mined.examples, "mined_every": mined.every}
             same |= {"mined_candidates": mined.candidates, "remembered": mined.remembered, "seed": seed}
             return Said(

@@ -10,6 +10,7 @@ from rich.console import Console
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, Run
 from experiments.video_id.network import (
+    MINED,
     features_and_standardization,
     fine_tuning_optimizer,
     new_head,
@@ -72,9 +73,9 @@ FEW = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")
 
 
 @FEW
-@pytest.mark.parametrize("head", sorted(HEADS))
+@pytest.mark.parametrize("head", [*sorted(HEADS), MINED])
 def test_every_head_is_made_also_for_fewer_classes_than_candidates(head: str) -> None:
-    assert new_head(head, 16, 5, 3000)(torch.randn(4, 16), torch.arange(4)).isfinite()
+    assert new_head(head, 16, 5, 3000, 4)(torch.randn(4, 16), torch.arange(4)).isfinite()
 
 
 @FEW
@@ -93,10 +94,10 @@ def test_a_clock_adds_up_and_the_index_gets_its_own_methods_back() -> None:
 
 
 @FEW
-@pytest.mark.parametrize("head", sorted(HEADS))
+@pytest.mark.parametrize("head", [*sorted(HEADS), MINED])
 def test_small_rows_hardly_pull_the_network_and_every_layer_learns_from_them(head: str) -> None:
     torch.manual_seed(0)
-    network = TrunkAndHead(torch.nn.Linear(6, 16), with_small_rows(new_head(head, 16, 40, 10)))
+    network = TrunkAndHead(torch.nn.Linear(6, 16), with_small_rows(new_head(head, 16, 40, 10, 8)))
     x, y = torch.randn(8, 6), torch.arange(8)
     optimizer = fine_tuning_optimizer(network, 0.5, 0.1)
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([0.5, 0.05])
