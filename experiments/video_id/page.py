@@ -127,8 +127,8 @@ TRAININGS = {
         "of the paper's learning rates. The number of steps was fixed beforehand: those of full softmax and of the "
         "paper's layer take so long that they get only as many as last about as long as the others' training. Early in "
         "a pass over the videos accuracy falls back: rows that were just met again are longer than those that wait. "
-        "Our layer is there twice: as it is by default, and where the examples of a batch look up the classes that they "
-        "are mistaken for, as often as the layer finds it worth.",
+        "Our layer is there twice: as it is by default, and where the examples of a batch look up the classes that "
+        "they are mistaken for, as often as the layer finds it worth.",
     ),
     "fewer_videos": Training(
         "… step by step, with fewer videos", "Fewer", "The whole network, fewer videos",
@@ -166,7 +166,11 @@ def results_table(trained: dict[str, Record]) -> Table:
     columns = ["output layer", "rate", "steps", "time", "ms per step", "quicker than full softmax", "accuracy"]
     batch = next(record["batch"] for record in trained.values())
     own = {place for place, head in enumerate(trained) if head == "candidate"}
-    return Table(columns, rows, f"Batches of {batch}. Accuracy on frames of second halves.", "lrrrrrr", own)
+    caption = f"Batches of {batch}. Accuracy on frames of second halves."
+    mined = trained.get("mined", {}).get("look_ups")
+    if mined is not None:
+        caption += f" Candidates were looked up in {whole(mined)} of {whole(trained['mined']['steps'])} steps."
+    return Table(columns, rows, caption, "lrrrrrr", own)
 
 
 def rates_section(records: Records) -> Section:
