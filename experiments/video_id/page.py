@@ -167,6 +167,9 @@ def results_table(trained: dict[str, Record]) -> Table:
     batch = next(record["batch"] for record in trained.values())
     own = {place for place, head in enumerate(trained) if head == "candidate"}
     caption = f"Batches of {batch}. Accuracy on frames of second halves."
+    waited = [record["waited_seconds"] / record["seconds"] for record in trained.values() if "waited_seconds" in record]
+    if waited:
+        caption += f" At most {percent(max(waited))} of the time went into waiting for frames."
     mined = trained.get("mined", {}).get("look_ups")
     if mined is not None:
         caption += f" Candidates were looked up in {whole(mined)} of {whole(trained['mined']['steps'])} steps."

@@ -1,6 +1,6 @@
 """What the records of this experiment say: output layers in order, curves, the series over motion."""
 
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import mean
 from typing import NamedTuple
 
@@ -48,6 +48,12 @@ def accuracy_at(curve: list[Record], field: str, place: float) -> float:
         if place <= next_x:
             return y + (next_y - y) * (place - x) / (next_x - x) if next_x > x else next_y
     return points[-1][1]
+
+
+def best_so_far(curve: list[Record]) -> list[Record]:
+    """Return the points of a curve that are above all before them."""
+    before = accumulate((point["accuracy"] for point in curve), max, initial=-1.0)
+    return [point for point, best in zip(curve, before, strict=False) if point["accuracy"] > best]
 
 
 def share_of(ours: Record, exact: Record) -> float | None:

@@ -10,6 +10,7 @@ from experiments.video_id.goals import verdicts
 from experiments.video_id.results import (
     Motion,
     accuracy_at,
+    best_so_far,
     motions,
     quickest_at,
     rank_correlation,
@@ -134,3 +135,9 @@ def test_a_layer_beside_an_exact_method_that_knows_nothing(records: Records) -> 
     records.write(stage="million", kind="nearest_mean", accuracy=0.0)
     records.write(stage="million", kind="result", accuracy=0.1, classes=1000, seconds=1.0)
     assert "nearest class mean on 0.0%: – of it" in texts(records)["video_id_million"]
+
+
+def test_the_best_so_far_leaves_out_where_accuracy_fell() -> None:
+    curve = [{"step": step, "accuracy": value} for step, value in enumerate([0.0, 0.3, 0.1, 0.3, 0.4, 0.2])]
+    assert [point["step"] for point in best_so_far(curve)] == [0, 1, 4]
+    assert best_so_far([]) == []
