@@ -134,6 +134,9 @@ def run_experiment(experiment: Experiment, out: Path, options: Options, resume: 
             raise ConfigError("--again runs stages anew that are named; add --stage NAME")
         for stage in wanted:
             records.take_back(stage.name)
+        if stale := [name for name in that_use(wanted, stages) if records.done(kind="stage_end", stage=name)]:
+            console.print(f"[yellow]what these recorded used what is run anew: {', '.join(stale)}; run them --again, "
+                          "too[/]", highlight=False)  # fmt: skip
     announce(stages, records, options.threads, console)
     if not all(records.done(kind="stage_end", stage=stage.name) for stage in wanted):
         records.write_card(experiment.name, seed=options.seed, threads=options.threads, options=options.fixed())
@@ -182,6 +185,15 @@ def wanted_stages(stages: list[Stage], records: Records, names: tuple[str, ...])
                 raise ConfigError(f"--stage {stage.name} uses what stage {earlier} leaves, which is not done; "
                                   f"add --stage {earlier}")  # fmt: skip
     return wanted
+
+
+def that_use(some: list[Stage], stages: list[Stage]) -> list[str]:
+    """Return the other stages that use what some leave, or what those leave; in order."""
+    changed = {stage.name for stage in some}
+    for stage in stages:  # what a stage uses comes before it
+        if changed & set(stage.after):
+            changed.add(stage.name)
+    return [stage.name for stage in stages if stage.name in changed and stage not in some]
 
 
 def prepare_folder(experiment: Experiment, records: Records, options: Options, resume: bool) -> None:

@@ -235,3 +235,19 @@ def test_a_stage_that_is_run_again_takes_back_what_it_recorded(tmp_path: Path) -
     assert (tmp_path / "records.jsonl").read_text().splitlines()[: len(lines)] == lines
     with pytest.raises(ConfigError, match="add --stage"):
         run(tmp_path, resume=True, again=True)
+
+
+def test_who_runs_a_stage_again_is_told_what_used_it(tmp_path: Path) -> None:
+    stages = [
+        Stage("first", "", 1, nothing),
+        Stage("second", "", 1, nothing, ("first",)),
+        Stage("third", "", 1, nothing, ("second",)),
+        Stage("other", "", 1, nothing),
+    ]
+    said = run(tmp_path, with_stages(*stages))
+    assert "run anew" not in said
+    said = run(tmp_path, with_stages(*stages), resume=True, stages=("first",), again=True)
+    assert "what these recorded used what is run anew: second, third; run them --again, too" in said
+    said = run(tmp_path, with_stages(*stages), resume=True, stages=("first", "second"), again=True)
+    assert "run anew: third;" in said
+    assert "run anew" not in run(tmp_path, with_stages(*stages), resume=True, stages=("third", "other"), again=True)
