@@ -83,7 +83,7 @@ def draw_parts(found: dict[str, Record], folder: Path, name: str) -> Figure:
     axis.set(xlabel="milliseconds of a training step", xlim=(0, None))
     axis.grid(False, axis="y")
     axis.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))
-    caption = "A training step by its parts. Where our layer looks candidates up, it does so for all examples here."
+    caption = "A training step by its parts."
     return Figure(name, save(figure, folder, name), caption, "Stacked bars of the parts of a step by output layer")
 
 

@@ -13,7 +13,7 @@ from manyclass.training.evaluation import TrunkAndHead
 from manyclass.training.run_state import Path
 
 BASE_HEAD = "candidate"  # our default; the network that it was trained with is what later stages stand on
-MINED = "mined"  # our layer, where examples look up the classes that they are mistaken for, as often as it is worth
+MINED = "mined"  # our layer, where every example looks up the classes that it is mistaken for, in every step
 MOMENTUM = 0.9
 SMALL = 0.01  # of the size that rows start with elsewhere
 
@@ -38,7 +38,7 @@ def new_head(
     """
     if head == MINED:
         assert mined
-        return mct.make_head("candidate", features, classes, mined_examples=mined, **settings)
+        return mct.make_head("candidate", features, classes, mined_examples=mined, meter_every=0)
     own: dict[str, Any] = {"candidates": min(candidates, classes)} if head == "wta" else {}
     return mct.make_head(head, features, classes, **own, **settings)
 

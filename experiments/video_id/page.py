@@ -127,8 +127,8 @@ TRAININGS = {
         "of the paper's learning rates. The number of steps was fixed beforehand: those of full softmax and of the "
         "paper's layer take so long that they get only as many as last about as long as the others' training. Early in "
         "a pass over the videos accuracy falls back: rows that were just met again are longer than those that wait. "
-        "Our layer is there twice: as it is by default, and where the examples of a batch look up the classes that "
-        "they are mistaken for, as often as the layer finds it worth.",
+        "Our layer is there twice: as it is by default, and where every example looks up the classes that it is "
+        "mistaken for, in every step.",
     ),
     "fewer_videos": Training(
         "… step by step, with fewer videos", "Fewer", "The whole network, fewer videos",
@@ -170,9 +170,6 @@ def results_table(trained: dict[str, Record]) -> Table:
     waited = [record["waited_seconds"] / record["seconds"] for record in trained.values() if "waited_seconds" in record]
     if waited:
         caption += f" At most {percent(max(waited))} of the time went into waiting for frames."
-    mined = trained.get("mined", {}).get("look_ups")
-    if mined is not None:
-        caption += f" Candidates were looked up in {whole(mined)} of {whole(trained['mined']['steps'])} steps."
     return Table(columns, rows, caption, "lrrrrrr", own)
 
 

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 import manyclass.torch as mct
 from experiments.frame.stages import Run
 from experiments.video_id.batches import Batch, FrameBatches
-from experiments.video_id.network import BASE_HEAD, MINED, MOMENTUM, new_head, new_trunk
+from experiments.video_id.network import BASE_HEAD, MOMENTUM, new_head, new_trunk
 from experiments.video_id.plan import TrunkSizes
 from experiments.video_id.training import heads_of
 from experiments.video_id.videos import Videos
@@ -114,10 +114,9 @@ def _marked_step(
 def measured_head(head: str, features: int, classes: int, candidates: int, batch: int) -> mct.OutputHead:
     """Return an output layer whose step is to be measured.
 
-    Where ours looks candidates up, it does so for the whole batch in every step, as in a network that has learned
-    much: at the start, when it would seldom do so, a step is cheaper. The meter, once in hundreds of steps, is off.
+    The meter of ours, which computes all classes once in hundreds of steps, is off.
     """
-    settings = {"meter_every": 0} if head in (MINED, BASE_HEAD) else {}
+    settings = {"meter_every": 0} if head == BASE_HEAD else {}
     return new_head(head, features, classes, candidates, batch, **settings)
 
 

@@ -185,14 +185,8 @@ def train_head(run: Run, stage: str, head: str, everything: Videos, videos: Vide
         stage=stage, kind="result", head=head, rate=rate, steps=trained.step, seconds=trained.seconds,
         accuracy=final["accuracy"], tests=plan.tests, batch=plan.batch, candidates=plan.candidates,
         ms_per_step=1000 * trained.seconds / trained.step, waited_seconds=waited, classes=videos.classes,
-        threads=run.options.threads, look_ups=look_ups(network),
+        threads=run.options.threads,
     )  # fmt: skip
-
-
-def look_ups(network: TrunkAndHead) -> int | None:
-    """Return in how many steps our layer looked candidates up; None for others, which do so always or never."""
-    head = network.head
-    return head.mining.settings()["look_ups"] if isinstance(head, mct.CandidateSoftmax) and head.shared else None
 
 
 def base_network(run: Run, videos: Videos, plan: Plan) -> TrunkAndHead:
