@@ -43,11 +43,11 @@ def video_stages(options: Options, plan: "Plan") -> list[Stage]:
     return [
         stage("frames", "open the videos, a contact sheet of some", 2, 0.05, training.run_frames),
         stage("warm_up", "train the network on some of the videos", 5, 0.15, training.run_warm_up, "frames"),
-        stage("rates", "try the paper's learning rates with every output layer", 6, 0.3, training.run_rates,
+        stage("rates", "try the paper's learning rates with every output layer", 8, 0.3, training.run_rates,
               "warm_up"),
         stage("fewer_videos", "train the whole network on fewer videos, every output layer to the end", 20, 0.3,
               training.run_fewer_videos, "rates"),
-        stage("end_to_end", "train the whole network with every output layer", 40, 0.5, training.run_end_to_end,
+        stage("end_to_end", "train the whole network with every output layer", 55, 0.5, training.run_end_to_end,
               "rates"),
         stage("step_parts", "what a step's time goes into", 2, 0.1, step_parts, "frames"),
         stage("features", "keep the features of frames of all videos", 4, 0.1, features.run_features, "end_to_end"),
