@@ -1,6 +1,6 @@
 """What the records of this experiment say: output layers in order, curves, the series over motion."""
 
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, permutations
 from statistics import mean
 from typing import NamedTuple
 
@@ -112,13 +112,25 @@ def rank_correlation(x: list[float], y: list[float]) -> float | None:
     return float(products / scale**0.5)
 
 
+def chance_of(x: list[float], y: list[float]) -> float:
+    """Return in which share of all orders of y the rank correlation is as strong, in whichever direction."""
+    found = abs(rank_correlation(x, y) or 0.0)
+    orders = [abs(rank_correlation(x, list(order)) or 0.0) for order in permutations(y)]
+    return mean(other >= found - 1e-9 for other in orders)
+
+
 def verdict_on_motion(series: list[Motion], head: str = "wta") -> str:
     """Return what the series says of the paper's explanation, in a sentence."""
     known = [one for one in series if head in one.shares]
-    found = rank_correlation([one.variance for one in known], [one.shares[head] for one in known])
+    variances, shares = [one.variance for one in known], [one.shares[head] for one in known]
+    found = rank_correlation(variances, shares)
     if found is None or len(known) < FEWEST_MOTIONS:
         return "Too few motions for a verdict."
-    told = f"Rank correlation of in-class variance and share of full softmax: {found:+.2f} over {len(known)} motions. "
+    told = (
+        f"Rank correlation of in-class variance and share of full softmax: {found:+.2f} over {len(known)} motions, as "
+        f"strong in {chance_of(variances, shares):.0%} of all orders; the shares go from {min(shares):.0%} to "
+        f"{max(shares):.0%}. "
+    )
     if found <= -0.5:
         return told + "The less the frames of a video differ, the better the paper's layer keeps up: as it supposes."
     if found >= 0.5:

@@ -11,6 +11,7 @@ from experiments.video_id.results import (
     Motion,
     accuracy_at,
     best_so_far,
+    chance_of,
     motions,
     quickest_at,
     rank_correlation,
@@ -30,6 +31,12 @@ def test_rank_correlation() -> None:
     assert rank_correlation([1, 2, 2, 3], [1, 2, 2, 3]) == pytest.approx(1)
     assert rank_correlation([1, 2], [1, 2]) is None
     assert rank_correlation([1, 2, 3], [5, 5, 5]) is None
+
+
+def test_few_motions_are_often_in_order_by_chance() -> None:
+    assert chance_of([1, 2, 3], [1, 2, 3]) == pytest.approx(2 / 6)  # upwards and downwards
+    assert chance_of([1, 2, 3, 4, 5], [5, 4, 3, 2, 1]) == pytest.approx(2 / 120)
+    assert chance_of([1, 2, 3, 4], [2, 4, 1, 3]) == pytest.approx(1)
 
 
 @pytest.mark.parametrize(
