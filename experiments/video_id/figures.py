@@ -1,5 +1,6 @@
 """The figures of the page, each from records."""
 
+import statistics
 from pathlib import Path
 
 from experiments.demo.page import COLOURS
@@ -9,6 +10,7 @@ from experiments.frame.records import Record
 from experiments.video_id.results import NAMES, PARTS, Motion
 
 HOUR = 3600.0
+ZOOM = 1.6  # times the middle one of the steps, where long bars are cut
 OURS = "#d1361f"
 OTHER = "#2c7fb8"
 
@@ -66,24 +68,29 @@ def draw_curves(curves: dict[str, list[Record]], folder: Path, name: str, what: 
 
 
 def draw_parts(found: dict[str, Record], folder: Path, name: str) -> Figure:
-    """Draw what a step's time goes into, a bar for each output layer."""
-    figure, (axis,) = canvas(1, width=11, height=0.62 * len(found) + 1.9)
-    left = [0.0] * len(found)
-    for part, (said, colour) in PARTS.items():
-        widths = [float(record[part]) for record in found.values()]
-        axis.barh(list(range(len(found))), widths, left=left, color=colour, label=said, height=0.62)
-        left = [before + width for before, width in zip(left, widths, strict=True)]
-    axis.set_yticks(list(range(len(found))), [NAMES[head] for head in found])
-    for place, total in enumerate(left):
-        axis.annotate(f"{total:,.0f} ms" if total >= 10 else f"{total:.1f} ms", (total, place), xytext=(5, 0),
-                      textcoords="offset points", va="center", fontsize=9, color=INK)  # fmt: skip
-    axis.invert_yaxis()
-    axis.margins(x=0.12)
-    in_plain_numbers(axis.xaxis)
-    axis.set(xlabel="milliseconds of a training step", xlim=(0, None))
-    axis.grid(False, axis="y")
-    axis.legend(frameon=False, fontsize=9, ncols=3, loc="lower center", bbox_to_anchor=(0.4, 1.0))
-    caption = "A training step by its parts."
+    """Draw what a step's time goes into, a bar for each output layer; once more, cut, so that short steps are seen."""
+    figure, axes = canvas(2, width=13, height=0.55 * len(found) + 1.9, sharey=True)
+    cut = ZOOM * statistics.median(float(record["step_ms"]) for record in found.values())
+    for axis, most in zip(axes, (None, cut), strict=True):
+        left = [0.0] * len(found)
+        for part, (said, colour) in PARTS.items():
+            widths = [float(record[part]) for record in found.values()]
+            axis.barh(list(range(len(found))), widths, left=left, color=colour, label=said, height=0.62)
+            left = [before + width for before, width in zip(left, widths, strict=True)]
+        for place, total in enumerate(left):
+            if most is None or total < most:
+                axis.annotate(f"{total:,.0f} ms" if total >= 10 else f"{total:.1f} ms", (total, place), xytext=(5, 0),
+                              textcoords="offset points", va="center", fontsize=9, color=INK)  # fmt: skip
+        in_plain_numbers(axis.xaxis)
+        axis.set(
+            xlabel="milliseconds of a training step" + (", cut" if most else ""), xlim=(0, most or 1.2 * max(left))
+        )
+        axis.grid(False, axis="y")
+    axes[0].set_yticks(list(range(len(found))), [NAMES[head] for head in found])
+    axes[0].invert_yaxis()
+    figure.legend(*axes[0].get_legend_handles_labels(), frameon=False, fontsize=9, ncols=len(PARTS),
+                  loc="outside upper center")  # fmt: skip
+    caption = "A training step by its parts; right, the same with long bars cut."
     return Figure(name, save(figure, folder, name), caption, "Stacked bars of the parts of a step by output layer")
 
 
