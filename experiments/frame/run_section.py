@@ -51,14 +51,25 @@ def command_of(card: Record) -> str:
     return f"python -m experiments {card['experiment']}{chosen}"
 
 
-def machine_in_words(records: Records) -> str:
-    """Return on what the last session ran, for a sentence: 2 cores of an AMD EPYC with avx2, 2 threads."""
-    card = records.last(kind="card")
+def machine_in_words(records: Records, stage: str | None = None) -> str:
+    """Return on what a stage ran last, or the last session, for a sentence: 2 cores of an AMD EPYC, 2 threads."""
+    card = card_of(records, stage)
     if card is None:
         return "no machine yet"
     machine, threads = card["machine"], card["threads"]
     instructions = f" with {machine['instruction_set']}" if "instruction_set" in machine else ""
     return f"{machine['cores']} cores of an {machine['cpu']}{instructions}, {threads} thread{'s' * (threads != 1)}"
+
+
+def card_of(records: Records, stage: str | None) -> Record | None:
+    """Return the card of the session that started a stage last; of the last session for none, or an unknown one."""
+    newest = started = None
+    for record in records.all():
+        if record.get("kind") == "card":
+            newest = record
+        if record.get("kind") == "stage_start" and record.get("stage") == stage:
+            started = newest
+    return started or newest
 
 
 def instructions_and_caches(machine: Record) -> list[list[str]]:

@@ -88,7 +88,8 @@ def tail_block(records: Records) -> str:
     return block(
         figure("tail", "Bias against samples of the tail"),
         f"{whole(some['classes'])} classes of which the shared candidates miss {some['missed_mass']:.0%} of the "
-        f"probability, {whole(some['draws'])} draws, against all classes; {machine_in_words(records)}, {PAGE}.",
+        f"probability, {whole(some['draws'])} draws, against all classes; "
+        f"{machine_in_words(records, 'tail')}, {PAGE}.",
         as_markdown(tables.tail_table(records)),
     )
 
@@ -152,7 +153,7 @@ def steps_block(records: Records) -> str:
         figure("steps", "Time of a training step against classes"),
         f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example; "
         f"momentum kept per row unless it says otherwise; "
-        f"{machine_in_words(records)}, {PAGE}.",
+        f"{machine_in_words(records, 'steps')}, {PAGE}.",
         as_markdown(tables.steps_table(records)),
         as_markdown(tables.parts_table(records, "steps", tables.middle_size(records))),
     )
@@ -175,7 +176,7 @@ def paper_setting_block(records: Records) -> str:
     some = last(records, "paper_setting")
     return block(
         f"{some['features']} features, batch {some['batch']}; own candidates: {some['candidates']} for each example; "
-        f"{machine_in_words(records)}, {PAGE}.",
+        f"{machine_in_words(records, 'paper_setting')}, {PAGE}.",
         as_markdown(tables.parts_table(records, "paper_setting", paper_classes(records))),
     )
 
@@ -187,6 +188,6 @@ def serving_block(records: Records) -> str:
         return "Not measured yet: stage `serving` of the experiment `heads`."
     return block(
         f"{whole(some['classes'])} classes of {some['features']} features, {K} best of each query, batch "
-        f"{some['batch']} in training; {machine_in_words(records)}, {PAGE}.",
+        f"{some['batch']} in training; {machine_in_words(records, 'serving')}, {PAGE}.",
         as_markdown(tables.serving_table(records)),
     )

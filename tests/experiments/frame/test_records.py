@@ -75,3 +75,15 @@ def test_cards_from_before_instruction_sets_were_told_are_still_read(tmp_path: P
     assert said.get("instruction set") == told.get("instruction_set")
     assert said.get("caches") == ("L1d 32 KB, L2 1 MB" if told else None)
     assert machine_in_words(records) == f"2 cores of an Old CPU{' with avx2' if told else ''}, 1 thread"
+
+
+def test_a_stage_ran_with_the_threads_of_its_own_session(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    assert machine_in_words(records, "early") == "no machine yet"
+    for threads, stage in ((2, "early"), (1, "late"), (4, "later")):
+        records.write(kind="card", threads=threads, machine={"cpu": "CPU", "cores": 4})
+        records.write(kind="stage_start", stage=stage)
+        records.write(kind="result", stage=stage)
+    assert machine_in_words(records, "early") == "4 cores of an CPU, 2 threads"
+    assert machine_in_words(records, "late") == "4 cores of an CPU, 1 thread"
+    assert machine_in_words(records) == machine_in_words(records, "none such") == "4 cores of an CPU, 4 threads"
