@@ -38,7 +38,7 @@ def new_head(
     """
     if head == MINED:
         assert mined
-        return mct.make_head("candidate", features, classes, mined_examples=mined, meter_every=0)
+        return mct.make_head("candidate", features, classes, mined_examples=mined, meter_every=0, **settings)
     own: dict[str, Any] = {"candidates": min(candidates, classes)} if head == "wta" else {}
     return mct.make_head(head, features, classes, **own, **settings)
 
