@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace manyclass {
 namespace {
@@ -36,6 +37,11 @@ std::vector<int64_t> sorted(std::span<const int64_t> ids) {
         all.swap(other);
     }
     return all;
+}
+
+// log(1 - share), also of a share that rounds to one.
+double log_of_rest(double share) {
+    return std::log1p(-std::min(share, 1 - 0x1p-40));
 }
 
 }  // namespace
@@ -73,6 +79,46 @@ WeightedClasses merged_classes(std::span<const int64_t> given, double log_weight
         add(id, log_weight);
     }
     for (; next < drawn.size(); ++next) add(drawn[next], drawn_log_weights[next]);
+    return found;
+}
+
+WeightedClasses sampled_classes(std::span<const int64_t> targets, std::span<const int64_t> draws,
+                                std::span<const int32_t> counts, const Chances& chances) {
+    std::vector<int64_t> both(targets.begin(), targets.end());
+    both.insert(both.end(), draws.begin(), draws.end());
+    const double of_draws = chances.draws * log_of_rest(1 / chances.classes_left);
+    const double in_all = chances.known + chances.alike * chances.classes_left;
+    const double unmet = chances.new_share / chances.classes_left;
+    WeightedClasses found;
+    found.ids.reserve(both.size());
+    found.log_weights.reserve(both.size());
+    for (const int64_t id : sorted(both)) {
+        if (!found.ids.empty() && found.ids.back() == id) continue;
+        const double met = (counts[static_cast<size_t>(id)] + chances.alike) / in_all;
+        const double share = (1 - chances.new_share) * met + unmet;
+        found.ids.push_back(id);
+        found.log_weights.push_back(-std::log(-std::expm1(chances.others * log_of_rest(share) + of_draws)));
+    }
+    return found;
+}
+
+Repetitions count_targets(std::span<const int64_t> targets, std::span<int32_t> counts, std::span<int32_t> ring,
+                          size_t place) {
+    Repetitions found{};
+    for (const int64_t target : targets) {
+        const int32_t before = counts[static_cast<size_t>(target)];
+        found.met += before;
+        found.unmet += before == 0;
+    }
+    for (const int64_t target : targets) ++counts[static_cast<size_t>(target)];
+    for (const int64_t target : targets) found.pairs += counts[static_cast<size_t>(target)] - 1;
+    found.pairs -= found.met;
+    for (const int64_t target : targets) {
+        int32_t& kept = ring[place];
+        if (kept >= 0) --counts[static_cast<size_t>(kept)];
+        kept = static_cast<int32_t>(target);
+        place = place + 1 < ring.size() ? place + 1 : 0;
+    }
     return found;
 }
 

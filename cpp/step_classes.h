@@ -27,4 +27,30 @@ struct WeightedClasses {
 WeightedClasses merged_classes(std::span<const int64_t> given, double log_weight, std::span<const int64_t> drawn,
                                std::span<const double> drawn_log_weights);
 
+// What the chance of a class to be in a step follows from, as src/manyclass/torch/tail_and_targets.py explains it.
+struct Chances {
+    double known;         // targets that are counted
+    double alike;         // times that each class counts as met beforehand
+    double new_share;     // of the targets that are of classes not met before
+    double classes_left;  // that are not removed
+    double others;        // targets of the other examples
+    double draws;         // uniform ones
+};
+
+// Targets and draws, in any order, repeated or negative for none, as one sample: each class once, with -log of the
+// chance that it is there. counts: of every id, how often it was a target lately.
+WeightedClasses sampled_classes(std::span<const int64_t> targets, std::span<const int64_t> draws,
+                                std::span<const int32_t> counts, const Chances& chances);
+
+struct Repetitions {
+    int64_t met;    // sum over the targets of how often each was counted before
+    int64_t unmet;  // targets that were not
+    int64_t pairs;  // ordered pairs of equal targets in the batch
+};
+
+// Counts targets, no more than the ring holds, into `counts` and writes them to the ring from `place` on, past its end
+// to its beginning; what they overwrite there counts no more.
+Repetitions count_targets(std::span<const int64_t> targets, std::span<int32_t> counts, std::span<int32_t> ring,
+                          size_t place);
+
 }  // namespace manyclass

@@ -3,8 +3,10 @@
 from manyclass import _reference
 from manyclass._reference.row_update import update_rows as update_rows
 from manyclass._reference.skip_gram import skip_gram_examples as skip_gram_examples
+from manyclass._reference.step_classes import count_targets as count_targets
 from manyclass._reference.step_classes import counted_ids as counted_ids
 from manyclass._reference.step_classes import merged_classes as merged_classes
+from manyclass._reference.step_classes import sampled_classes as sampled_classes
 
 def simd() -> str: ...
 def available_simd() -> list[str]: ...

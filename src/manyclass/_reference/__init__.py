@@ -22,7 +22,7 @@ from manyclass._reference.row_products import ChosenRows
 from manyclass._reference.row_update import update_rows
 from manyclass._reference.shared_step import SharedStep
 from manyclass._reference.skip_gram import skip_gram_examples
-from manyclass._reference.step_classes import counted_ids, merged_classes
+from manyclass._reference.step_classes import count_targets, counted_ids, merged_classes, sampled_classes
 
 __all__ = [
     "ChosenRows",
@@ -30,8 +30,10 @@ __all__ = [
     "Index",
     "SearchStatus",
     "SharedStep",
+    "count_targets",
     "counted_ids",
     "merged_classes",
+    "sampled_classes",
     "skip_gram_examples",
     "update_rows",
 ]

@@ -13,6 +13,7 @@ should be times the probability that the class was met before, and never too lar
 import torch
 from torch import Tensor
 
+from manyclass._backend import core
 from manyclass.torch.class_frequencies import smoothed
 from manyclass.torch.class_sampler import Drawn
 from manyclass.torch.target_counts import TargetCounts
@@ -31,7 +32,8 @@ class InBatch:
 
     def negatives(self, positives: Tensor) -> Drawn:
         """Return the classes of a batch, positives (examples, n), -1 where absent; none of a batch of one."""
-        classes, times = positives[positives >= 0].unique(return_counts=True)
+        given = positives.numpy().reshape(-1)
+        classes, times = map(torch.from_numpy, core().counted_ids(given, given[:0]))
         examples, targets = len(positives), int(times.sum())
         if examples == 1:
             return Drawn(classes[:0], torch.empty(0, dtype=torch.float64))

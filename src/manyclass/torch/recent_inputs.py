@@ -28,8 +28,9 @@ class RecentInputs:
         values = some.float().numpy()
         if not np.isfinite(values).all():
             return
-        places = (self.count + np.arange(len(values))) % len(self._ring)
-        self._ring[places] = values
+        place = self.count % len(self._ring)
+        self._ring[place : place + len(values)] = values[: len(self._ring) - place]
+        self._ring[: max(0, place + len(values) - len(self._ring))] = values[len(self._ring) - place :]
         self.count += len(values)
 
     def sample(self) -> npt.NDArray[np.float32] | None:

@@ -8,8 +8,8 @@ uniform draws of the tail, a class is among those of a step with probability
 and, when it is, stands for 1 / π classes (Horvitz and Thompson, 1952): a frequent one for itself, a rare one for all
 that are like it. In the mean that is the sum over all classes, with far less spread than the tail has alone where
 classes are unequal, and at no cost where they are equal. Shares are those among the last targets, drawn together as far
-as they differ by no more than chance (see `shares`): a class that was met once where others were met three times would
-otherwise stand for thrice as many, and the sum be too large. What is not met yet has the probability that targets
+as they differ by no more than chance (see `_chances`): a class that was met once where others were met three times
+would otherwise stand for thrice as many, and the sum be too large. What is not met yet has the probability that targets
 lately were new (Good, 1953), divided evenly.
 
 Batches must be drawn at random for that. Where the same targets meet in a batch much more often than by chance, as in
@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from manyclass._backend import core
+from manyclass._reference.step_classes import Chances
 from manyclass._validation import Ids
 from manyclass.errors import FileError, InputError
 from manyclass.torch.class_sampler import ClassSampler, already_there
@@ -60,34 +61,26 @@ class TailAndTargets:
         hard: ids of any shape, -1 where absent; each stands for itself. positives: (examples, n), -1 where absent.
         tail: uniform draws.
         """
-        ids = positives.numpy()
-        given = ids[ids >= 0]
+        given = positives.numpy().reshape(-1)
         if self.at_random:
-            found = self._sampled(hard.numpy().reshape(-1), given, len(ids), tail, sampler)
+            found = self._sampled(hard.numpy().reshape(-1), given, len(positives), tail, sampler)
         else:
             found = shared_classes(hard, positives, tail=tail, sampler=sampler)
-        self._count(positives, given)
+        self._count(positives)
         return found
 
     def _sampled(self, hard: Ids, given: Ids, examples: int, tail: int, sampler: ClassSampler) -> StepClasses:
         drawn = sampler.draw_ids(tail).numpy()
-        ids, _ = core().counted_ids(np.concatenate([given, drawn]), drawn[:0])
-        log_weights = -np.log(self.chance(ids, len(given), examples, tail, sampler.classes_left))
-        if not len(hard):
-            return StepClasses(torch.from_numpy(ids), torch.from_numpy(log_weights))
-        members, _ = core().counted_ids(hard, hard[:0])
-        log_weights[already_there(torch.from_numpy(members)[None], torch.from_numpy(ids))[0].numpy()] = 0.0
-        return StepClasses(*map(torch.from_numpy, core().merged_classes(members, 0.0, ids, log_weights)))
+        chances = self._chances(int((given >= 0).sum()), examples, tail, sampler.classes_left)
+        ids, log_weights = core().sampled_classes(given, drawn, self.counts.counts.numpy(), chances)
+        if len(hard):
+            members, _ = core().counted_ids(hard, hard[:0])
+            log_weights[already_there(torch.from_numpy(members)[None], torch.from_numpy(ids))[0].numpy()] = 0.0
+            ids, log_weights = core().merged_classes(members, 0.0, ids, log_weights)
+        return StepClasses(torch.from_numpy(ids), torch.from_numpy(log_weights))
 
-    def chance(self, ids: Ids, targets: int, examples: int, tail: int, classes_left: int) -> Doubles:
-        """Return π: how likely each class is among the draws, or among the targets of the other examples."""
-        of_others = targets * (examples - 1) / examples
-        log_absent = of_others * _log_of_rest(self.shares(ids, classes_left)) + tail * _log_of_rest(1 / classes_left)
-        there: Doubles = -np.expm1(log_absent)
-        return there
-
-    def shares(self, ids: Ids, classes_left: int) -> Doubles:
-        """Return how likely the next target is each of these classes, of so many that are not removed.
+    def _chances(self, targets: int, examples: int, tail: int, classes_left: int) -> Chances:
+        """Return what the chance of a class follows from, in a step with so many targets.
 
         The counts are a sample: shares that vary from class to class like a gamma distribution of shape a are in the
         mean (times met + a) / (targets + a · classes). Two targets are then equal with probability
@@ -95,23 +88,29 @@ class TailAndTargets:
         that counts say it all, and large where classes are alike and differ by chance.
         """
         alike = 1 / max(classes_left * self.same_share - 1, 1 / MOST_ALIKE)
-        met = (self.counts.counts.numpy()[ids] + alike) / (self.counts.known + alike * classes_left)
-        shares: Doubles = (1 - self.new_share) * met + self.new_share / classes_left
-        return shares
+        others = targets * (examples - 1) / examples
+        return Chances(self.counts.known, alike, self.new_share, classes_left, others, tail)
 
-    def _count(self, positives: Tensor, given: Ids) -> None:
-        if not len(given):
+    def chance(self, ids: Ids, targets: int, examples: int, tail: int, classes_left: int) -> Doubles:
+        """Return π: how likely each class is among the draws, or among the targets of the other examples."""
+        return self._chances(targets, examples, tail, classes_left).of_classes(self.counts.counts.numpy()[ids])
+
+    def shares(self, ids: Ids, classes_left: int) -> Doubles:
+        """Return how likely the next target is each of these classes, of so many that are not removed."""
+        return self._chances(0, 1, 0, classes_left).shares(self.counts.counts.numpy()[ids])
+
+    def _count(self, positives: Tensor) -> None:
+        known, before = self.counts.known, self.counts.targets
+        met, unmet, pairs = self.counts.add(positives)
+        given = min(self.counts.targets - before, self.counts.remembered)
+        if not given:
             return
-        before = self.counts.counts.numpy()[given]
-        same = float(before.mean()) / max(1, self.counts.known)
-        if self.counts.known >= KNOWN_WELL:
-            _, times = core().counted_ids(given, given[:0])
-            repeated = float((times * (times - 1)).sum()) / len(given)
-            self.repeated += RATE * (repeated - self.repeated)
-            self.expected += RATE * (same * (len(given) - 1) - self.expected)
+        same = met / given / max(1, known)
+        if known >= KNOWN_WELL:
+            self.repeated += RATE * (pairs / given - self.repeated)
+            self.expected += RATE * (same * (given - 1) - self.expected)
         self.same_share += RATE * (same - self.same_share)
-        self.new_share += RATE * (float((before == 0).mean()) - self.new_share)
-        self.counts.add(positives)
+        self.new_share += RATE * (unmet / given - self.new_share)
 
     def settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON would."""
@@ -138,8 +137,3 @@ class TailAndTargets:
         self.counts = counts
         self.new_share, self.repeated = float(settings["new_share"]), float(settings["repeated"])
         self.expected, self.same_share = float(settings["expected"]), float(settings.get("same_share", 0.0))
-
-
-def _log_of_rest(share: Any) -> Any:
-    """Return log(1 - share), also of a share that rounds to one."""
-    return np.log1p(-np.minimum(share, 1 - 2.0**-40))

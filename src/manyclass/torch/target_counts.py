@@ -7,10 +7,10 @@ in proportion to its count.
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from manyclass._backend import core
 from manyclass.errors import InputError
 
 FOR_DRAWS = 1 << 20  # targets that a sampler remembers: 4 MB
@@ -47,18 +47,19 @@ class TargetCounts(nn.Module):
         """How many targets are kept now."""
         return min(self.targets, self.remembered)
 
-    def add(self, positives: Tensor) -> None:
-        """Count the targets of a batch, (examples, n), -1 where there is none."""
-        ring, counts, ids = self._ring.numpy(), self.counts.numpy(), positives.numpy()
+    def add(self, positives: Tensor) -> tuple[int, int, int]:
+        """Count the targets of a batch, (examples, n), -1 where there is none.
+
+        Return how often they had been counted in all, how many had not, and the ordered pairs of equal ones, of those
+        that are kept.
+        """
+        ids = positives.numpy()
         new = ids[ids >= 0]
-        self.examples += len(positives)
-        skipped = max(0, len(new) - self.remembered)
-        places = (self.targets + skipped + np.arange(len(new) - skipped)) % self.remembered
+        self.examples += len(ids)
         self.targets += len(new)
-        old, new = ring[places], new[skipped:]
-        np.add.at(counts, new, 1)
-        np.subtract.at(counts, old[old >= 0], 1)
-        ring[places] = new
+        kept = new[max(0, len(new) - self.remembered) :]
+        place = (self.targets - len(kept)) % self.remembered
+        return core().count_targets(kept, self.counts.numpy(), self._ring.numpy(), place)  # type: ignore[no-any-return]
 
     def at(self, places: Tensor) -> Tensor:
         """Return the targets at places in [0, 1) of all that are kept; -1 for one whose class is gone."""
