@@ -132,5 +132,5 @@ def test_too_few_or_equal_inputs_teach_nothing() -> None:
     for some in (inputs[:5], inputs[:1].expand(600, -1), inputs[:600] * torch.nan):
         recent = RecentInputs(FEATURES)
         for begin in range(0, len(some), 8):
-            recent.note(some[begin : begin + 8])
+            recent.note(some[begin : begin + 8], 0)
         assert recent.sample() is None

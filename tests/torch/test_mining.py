@@ -8,7 +8,7 @@ import torch
 from head_cases import random_tensor, small_head
 
 from manyclass.torch import CandidateSoftmax, RowSGD
-from manyclass.torch.approximation_meter import likeliest_others, sampling_noise, usual_interval
+from manyclass.torch.approximation_meter import likeliest_others, sampling_noise, usual_meter
 from manyclass.torch.mining import WORTH_ALL, Mining
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
@@ -65,8 +65,28 @@ def test_candidates_are_looked_up_as_often_as_hard_classes_are_worth() -> None:
 
 
 def test_readings_cost_the_same_share_of_a_step_at_any_size() -> None:
-    assert usual_interval(2_000) == 10
-    assert usual_interval(10_000_000) == 100 * usual_interval(100_000)
+    few, many, most = (usual_meter(classes, None, heeded=True) for classes in (2_000, 100_000, 10_000_000))
+    assert few.every == 10
+    assert most.every == 100 * many.every
+
+
+def readings(every: int | None, *, heeded: bool) -> list[int]:
+    """Return at which of a hundred steps a meter over many classes reads."""
+    meter, found = usual_meter(100_000, every, heeded=heeded), []
+    for step in range(100):
+        if meter.due():
+            found.append(step)
+        meter.count(1, 100_000)
+    return found
+
+
+def test_readings_that_steer_nothing_are_fewer_and_none_is_early() -> None:
+    heeded, unheeded = (usual_meter(100_000, None, heeded=heeded) for heeded in (True, False))
+    assert unheeded.every == 4 * heeded.every
+    assert readings(None, heeded=True) == [0, 16, 32, 64]
+    assert readings(None, heeded=False) == []
+    assert readings(30, heeded=False) == [30, 60, 90]
+    assert readings(0, heeded=True) == []
 
 
 def test_a_fresh_head_builds_no_index_while_random_classes_do() -> None:

@@ -203,7 +203,17 @@ def test_a_head_whose_classes_changed_is_restored_with_all_it_met(change: str) -
     assert torch.equal(other.tail_and_targets.counts.counts, head.tail_and_targets.counts.counts)
 
 
-@pytest.mark.parametrize(("targets", "draws"), [(0, 640), (1, 638), (200, 240), (256, 128), (1000, 128)])
+@pytest.mark.parametrize(("passes", "draws"), [(0, 32), (1, 32), (2, 64), (3.5, 112), (4, 128), (100, 128)])
+def test_beside_many_targets_draws_grow_with_the_passes_over_the_classes(passes: float, draws: int) -> None:
+    head = small_head(mined_examples=0)
+    assert head.tail_and_targets is not None
+    head.tail_and_targets.counts.targets = round(passes * CLASSES)
+    for targets in (256, 1000):
+        assert head._draws(torch.zeros(targets, 1, dtype=torch.int64)) == draws
+    assert small_head(mined_examples=0, tail=9)._draws(torch.zeros(256, 1, dtype=torch.int64)) == 9
+
+
+@pytest.mark.parametrize(("targets", "draws"), [(0, 640), (1, 638), (200, 240), (255, 130)])
 def test_few_targets_are_made_up_for_by_draws(targets: int, draws: int) -> None:
     head = small_head(mined_examples=0)
     positives = torch.full((1000, 2), -1)

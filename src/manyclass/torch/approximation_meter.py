@@ -12,6 +12,7 @@ DEPTH = 10  # recall is of the exact best ten
 LARGE_SHARE = 0.2
 FIRST_DOUBLING = 16
 CLASSES_PER_STEP = 250  # compared in the mean, for each example: a small part of what a step computes
+UNHEEDED = 4  # times as many steps between two readings that steer nothing
 SHORTEST_INTERVAL = 10
 
 
@@ -22,20 +23,22 @@ class ApproximationWarning(UserWarning):
 class ApproximationMeter:
     """Readings of a head in training: recall, missed probability mass, table age, distinct classes per step.
 
-    every: steps between two comparisons with all classes, and at steps 16, 32, 64 and so on, as most changes early;
-    0: never. `report` returns the latest readings.
+    every: steps between two comparisons with all classes; 0: never. early: also at steps 0, 16, 32, 64 and so on, as
+    most changes early, and mining goes by it. `report` returns the latest readings.
     """
 
-    def __init__(self, every: int = 100) -> None:
-        self.every = check_count("meter_every", every, low=0)
+    def __init__(self, every: int = 100, *, early: bool = True) -> None:
+        self.every, self.early = check_count("meter_every", every, low=0), early
         self.steps = 0
         self.readings: dict[str, float] = {}
         self._warned = False
 
     def due(self) -> bool:
         """Return whether this step is one to compare with all classes."""
-        early = self.steps >= FIRST_DOUBLING and self.steps & (self.steps - 1) == 0
-        return bool(self.every) and (self.steps % self.every == 0 or early)
+        if not self.every:
+            return False
+        doubled = self.steps >= FIRST_DOUBLING and self.steps & (self.steps - 1) == 0
+        return (self.early and doubled) or (self.steps % self.every == 0 and (self.early or self.steps > 0))
 
     def count(self, distinct: int, classes: int) -> None:
         """Note how many classes a step computed; warn, once, when they are so many that it cannot pay."""
@@ -74,9 +77,14 @@ class ApproximationMeter:
         return dict(self.readings)
 
 
-def usual_interval(classes: int) -> int:
-    """Return the steps between two comparisons that make their cost the same small part of a step for any size."""
-    return max(SHORTEST_INTERVAL, classes // CLASSES_PER_STEP)
+def usual_meter(classes: int, every: int | None, *, heeded: bool) -> ApproximationMeter:
+    """Return a meter that reads every so many steps; None: so many that it costs the same small part of any step.
+
+    heeded: whether anything goes by its readings; else they are fewer, and none early, when each is dear.
+    """
+    if every is None:
+        every = max(SHORTEST_INTERVAL, classes // CLASSES_PER_STEP) * (1 if heeded else UNHEEDED)
+    return ApproximationMeter(every, early=heeded)
 
 
 def likeliest_others(exact_logits: Tensor, positives: Tensor, depth: int, logistic: bool) -> tuple[Tensor, Tensor]:

@@ -25,10 +25,9 @@ from manyclass.torch import all_classes, predictions
 from manyclass.torch.add_remove_classes import REMOVED, ChangingClasses
 from manyclass.torch.approximation_meter import (
     EXAMPLES,
-    ApproximationMeter,
     likeliest_others,
     sampling_noise,
-    usual_interval,
+    usual_meter,
 )
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.class_targets import Targets
@@ -56,7 +55,8 @@ from manyclass.torch.tail_and_targets import TailAndTargets
 CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
 DRAWS = 128  # random classes of a step by default
-MANY_TARGETS = 256  # part of the sample, beside which so few draws are enough
+MANY_TARGETS = 256  # part of the sample, beside which so few draws are enough, and at first fewer
+PASSES = 4  # over the classes, after which a step beside so many targets has all its draws; up to the first, a quarter
 FOR_EACH_LACKING = 2  # draws more; tried with the videos of experiments/video_id, at 32 targets
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
@@ -82,7 +82,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     mined_candidates: int = 16. Classes retrieved for each of these examples.
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none. By default
-        128, and where the batch's targets are part of the sample, two more for each that it has fewer than 256.
+        128. Where the batch's targets are part of the sample, two more for each that it has fewer than 256; and beside
+        256 or more, 32 up to the first pass over the classes, in proportion to the passes then, 128 from the fourth on.
     tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
         part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
         only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
@@ -101,8 +102,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     refresh_steps: int = 1000. Searches in training in which every class is re-hashed once, in turn.
     refresh_limit: int = 1000. Classes re-hashed before a search, at most.
     touched_first: bool = True. Beside the turn, re-hash the rows that the last step moved most.
-    meter_every: int, default classes / 250, at least 10. Steps between two comparisons of a few examples with all
-        classes, by which mining knows what it is worth; 0: never, and it goes on as often as it may. See `head.meter`.
+    meter_every: int, default classes / 250, at least 10, and four times that where nothing is mined. Steps between two
+        comparisons of a few examples with all classes, by which mining knows what it is worth; 0: never, and it goes on
+        as often as it may. See `head.meter`.
     names: class names, saved with a checkpoint.
     seed: int = 0. Of the random tail.
     bias, ignore_index, reduction, device, dtype: as for nn.Linear and CrossEntropyLoss. dtype=torch.bfloat16 halves the
@@ -188,7 +190,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         )
         samples_targets = with_targets and self.shared and self.tail != 0 and self.targets_for_all
         self.tail_and_targets = TailAndTargets(self.num_classes) if samples_targets else None
-        self.meter = ApproximationMeter(usual_interval(self.num_classes) if meter_every is None else meter_every)
+        mines = bool(self.mining.examples) or not self.shared
+        self.meter = usual_meter(self.num_classes, meter_every, heeded=mines)
         schedule = RefreshSchedule(period=refresh_steps, limit=refresh_limit, touched_first=bool(touched_first))
         self.index = HeadIndex(config, schedule, candidates=self._retrieved, unit_rows=self.normalize)
         self._recent = RecentClasses()
@@ -412,7 +415,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
         learning = self.training and torch.is_grad_enabled() and again is None
         if learning:
-            self.index.note_inputs(x.detach())
+            self.index.note_inputs(x.detach(), self.meter.steps)
         exact = self._measured(x.detach(), positives) if learning and self.meter.due() else None
         classes = self._step_classes(x.detach(), positives, learning) if again is None else again
         targets = self._targets(positives, classes.ids, classes.log_weights)
@@ -454,11 +457,17 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             return self.tail
         if positives is None or self.tail_and_targets is None or not self.tail_and_targets.at_random:
             return DRAWS
-        return DRAWS + FOR_EACH_LACKING * max(0, MANY_TARGETS - int((positives >= 0).sum()))
+        lacking = MANY_TARGETS - _present(positives)
+        if lacking > 0:
+            return DRAWS + FOR_EACH_LACKING * lacking
+        passes = self.tail_and_targets.counts.targets / self.sampler.classes_left
+        return round(DRAWS * min(1.0, max(1.0, passes) / PASSES))
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""
         found = torch.empty(0, dtype=torch.int64)
+        if not self.mining.examples and not self.mining.knows_any:
+            return found
         if self.mining.due():
             examples, keys = self.mining.chosen(positives, self.num_classes)
             found = self._looked_up(x[examples], refresh=True)
@@ -501,7 +510,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         """Return how likely each class is in a step with these positives that mines nothing."""
         if self.tail_and_targets is None or not self.tail_and_targets.at_random:
             return -torch.expm1(-self._draws() * self.sampler.log_probability(ids).exp())
-        targets, left = int((positives >= 0).sum()), self.sampler.classes_left
+        targets, left = _present(positives), self.sampler.classes_left
         found = self.tail_and_targets.chance(ids.numpy(), targets, len(positives), self._draws(positives), left)
         return torch.from_numpy(found)
 
@@ -543,6 +552,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     def _weights_replaced(self) -> None:
         super()._weights_replaced()
         self.index.forget()
+
+
+def _present(positives: Tensor) -> int:
+    """Return how many positives (examples, n) there are; every example has one, the first of its row."""
+    return len(positives) if positives.shape[1] == 1 else int((positives >= 0).sum())
 
 
 def _beginning_with(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

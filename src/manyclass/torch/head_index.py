@@ -126,15 +126,15 @@ class HeadIndex:
         self._take(built, weight, bias)
         return built
 
-    def note_inputs(self, x: Tensor) -> None:
-        """Keep some inputs of training, as rows are multiplied with them: the next build is balanced with those.
+    def note_inputs(self, x: Tensor, step: int) -> None:
+        """Keep some inputs of a training step, as rows are multiplied with them: the next build is balanced with those.
 
         Not where a config was given or learned, which says how to balance.
         """
         if self.config is None:
             if self.inputs is None:
                 self.inputs = RecentInputs(x.shape[1])
-            self.inputs.note(x)
+            self.inputs.note(x, step)
 
     def forget_if_changed(self, weight: Tensor, bias: Tensor | None) -> None:
         """Forget what was built if anything but a known gradient has changed these rows since."""

@@ -43,6 +43,11 @@ class Mining:
         other.restore(self.tensors(), self.settings(), len(self._lists))
         return other
 
+    @property
+    def knows_any(self) -> bool:
+        """Whether anything was ever looked up."""
+        return self._count > 0
+
     def note_noise(self, noise: float) -> None:
         """Take in a reading of how noisy a step would be without candidates."""
         self.noise = noise if self.noise is None else MEMORY * self.noise + (1 - MEMORY) * noise
@@ -89,7 +94,7 @@ class Mining:
 
     def recalled(self, positives: Tensor, classes: int) -> Tensor:
         """Return what is remembered for the classes of these examples: of each example's freshest class, flat."""
-        if not self._count:  # nothing was ever looked up
+        if not self.knows_any:
             return torch.empty(0, dtype=torch.int64)
         self._make_room(classes)
         ids = positives.numpy()

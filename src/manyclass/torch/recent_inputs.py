@@ -10,6 +10,7 @@ from torch import Tensor
 from manyclass.errors import FileError
 
 PER_STEP = 16  # examples of a batch that are kept
+SELDOM = 8  # once there are as many as are kept, only one batch in so many is looked at: a sample need not be of today
 ENOUGH = 256  # inputs from which on they tell more than stand-ins
 MOST, MOST_NUMBERS = 2048, 1 << 22  # inputs, and numbers in all of them: 16 MB
 
@@ -22,8 +23,10 @@ class RecentInputs:
                                                        np.float32)  # fmt: skip
         self.count = 0  # kept in all so far
 
-    def note(self, x: Tensor) -> None:
-        """Keep some examples of a batch (examples, features), spread over it; none that is not finite."""
+    def note(self, x: Tensor, step: int) -> None:
+        """Keep some examples of batch number `step`, (examples, features), spread over it; none that is not finite."""
+        if self.count >= len(self._ring) and step % SELDOM:
+            return
         some = x[:: -(-len(x) // PER_STEP)] if len(x) else x
         values = some.float().numpy()
         if not np.isfinite(values).all():
