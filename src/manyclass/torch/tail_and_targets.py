@@ -70,7 +70,7 @@ class TailAndTargets:
 
     def _sampled(self, hard: Ids, positives: Ids, tail: int, sampler: ClassSampler) -> StepClasses:
         drawn = sampler.draw_ids(tail).numpy()
-        chances = self._chances(np.count_nonzero(positives >= 0), len(positives), tail, sampler.classes_left)
+        chances = self._chances(int(np.count_nonzero(positives >= 0)), len(positives), tail, sampler.classes_left)
         counts = self.counts.counts.numpy()
         ids, log_weights = core().sampled_classes(positives.reshape(-1), drawn, counts, chances)
         if len(hard):
