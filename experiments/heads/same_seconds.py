@@ -4,7 +4,8 @@ Each head first tries every learning rate for all of the seconds, with seed 0, a
 rate that is best after half of them may be too high for the rest. The best rate then runs with every seed, and every
 tenth of the seconds is judged by the test. Every run has one thread, and as many run at a time as there are threads;
 one seed of all heads comes after the other, so that a machine that is slower for some minutes is so for all of them.
-Each run is one record.
+Who runs beside whom matters: a step of full softmax drives everything else out of the cache that two cores share, and
+a light step beside it takes a fifth longer (contestants.py has the order). Each run is one record.
 """
 
 from collections.abc import Iterable, Sequence
@@ -49,8 +50,8 @@ def run_same_seconds(run: Run, task: str, sizes: TaskSizes, seeds: Sequence[int]
     tried = [SecondsRun(head, rate, seeds[0], True) for head in compared for rate in rates(sizes)]
     _run_all(run, task, sizes, tried)
     best = {head: best_rate(run, stage, sizes, [plan for plan in tried if plan.head == head]) for head in compared}
-    chosen = [SecondsRun(head, best[head], seed, False) for seed in seeds for head in compared]
-    _run_all(run, task, sizes, chosen)
+    for seed in seeds:  # each in its turn, so that the same heads run beside each other
+        _run_all(run, task, sizes, [SecondsRun(head, best[head], seed, False) for head in compared])
 
 
 def tell_missing(run: Run, stage: str, missing: MissingDataError) -> None:

@@ -56,7 +56,7 @@ CANDIDATES = 300  # of a head that is told nothing
 MEAN_RATE = 0.01  # share of a new batch in the running mean of the inputs
 DRAWS = 128  # random classes of a step by default
 MANY_TARGETS = 256  # part of the sample, beside which so few draws are enough, and at first fewer
-PASSES = 4  # over the classes, after which a step beside so many targets has all its draws; up to the first, a quarter
+PER_PASS, FEWEST_DRAWS = 8, 16  # beside so many targets: draws for each pass over the classes, and the fewest
 FOR_EACH_LACKING = 2  # draws more; tried with the videos of experiments/video_id, at 32 targets
 ESTIMATE_SAMPLES = 512  # random classes behind an estimated normaliser where the head has no tail
 
@@ -83,7 +83,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
     remembered: int = 2. How many of them its class keeps, for its next examples; 4 bytes each per class met.
     tail: int. Random classes per batch that stand, weighted, for all the rest in the normaliser; 0: none. By default
         128. Where the batch's targets are part of the sample, two more for each that it has fewer than 256; and beside
-        256 or more, 32 up to the first pass over the classes, in proportion to the passes then, 128 from the fourth on.
+        256 or more, 8 for each pass over the classes that training has made, at least 16 and at most 128.
     tail_sampler: "batch" (default): uniform, and with shared=True the batch's own targets, where they are for all, are
         part of the sample, each weighted by how rare it was among the last million (tail_and_targets.py). "uniform":
         only the draws stand for the rest; "counted": half of them uniform, half as often as each class was among the
@@ -461,7 +461,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         if lacking > 0:
             return DRAWS + FOR_EACH_LACKING * lacking
         passes = self.tail_and_targets.counts.targets / self.sampler.classes_left
-        return round(DRAWS * min(1.0, max(1.0, passes) / PASSES))
+        return min(DRAWS, max(FEWEST_DRAWS, round(PER_PASS * passes)))
 
     def _mined(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return hard classes for a step: found for some of its examples, and remembered by the classes of all."""

@@ -61,18 +61,18 @@ class TailAndTargets:
         hard: ids of any shape, -1 where absent; each stands for itself. positives: (examples, n), -1 where absent.
         tail: uniform draws.
         """
-        given = positives.numpy().reshape(-1)
         if self.at_random:
-            found = self._sampled(hard.numpy().reshape(-1), given, len(positives), tail, sampler)
+            found = self._sampled(hard.numpy().reshape(-1), positives.numpy(), tail, sampler)
         else:
             found = shared_classes(hard, positives, tail=tail, sampler=sampler)
         self._count(positives)
         return found
 
-    def _sampled(self, hard: Ids, given: Ids, examples: int, tail: int, sampler: ClassSampler) -> StepClasses:
+    def _sampled(self, hard: Ids, positives: Ids, tail: int, sampler: ClassSampler) -> StepClasses:
         drawn = sampler.draw_ids(tail).numpy()
-        chances = self._chances(int((given >= 0).sum()), examples, tail, sampler.classes_left)
-        ids, log_weights = core().sampled_classes(given, drawn, self.counts.counts.numpy(), chances)
+        chances = self._chances(np.count_nonzero(positives >= 0), len(positives), tail, sampler.classes_left)
+        counts = self.counts.counts.numpy()
+        ids, log_weights = core().sampled_classes(positives.reshape(-1), drawn, counts, chances)
         if len(hard):
             members, _ = core().counted_ids(hard, hard[:0])
             log_weights[already_there(torch.from_numpy(members)[None], torch.from_numpy(ids))[0].numpy()] = 0.0

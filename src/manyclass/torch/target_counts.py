@@ -54,7 +54,9 @@ class TargetCounts(nn.Module):
         that are kept.
         """
         ids = positives.numpy()
-        new = ids[ids >= 0]
+        new = ids.reshape(-1)
+        if len(new) and new.min() < 0:
+            new = new[new >= 0]
         self.examples += len(ids)
         self.targets += len(new)
         kept = new[max(0, len(new) - self.remembered) :]
