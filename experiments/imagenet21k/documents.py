@@ -33,7 +33,6 @@ def texts(records: Records) -> dict[str, str]:
         "longest_stage": longest_stage(records),
         "base_accuracy": percent(base["accuracy"]),
         "exact_layer": exact_layer(data, layer),
-        "speed_table": speed_table(cells),
         "speed_over_softmax": times(cells["default", 1, 30]["speedup_torch"]),
         "kept_at_30": accuracy_text(cells),
         "speed_at_99": speed_at_99(cells),
@@ -68,18 +67,6 @@ def exact_layer(data: Record, layer: Record) -> str:
 
 
 # The layer alone
-
-
-def speed_table(cells: Cells) -> str:
-    """Return the speed-up over the fastest exact product by batch and candidates."""
-    shares = [percent(cells["default", 1, count]["accuracy_kept"]) for count in paper.CANDIDATES]
-    columns = ["batch", *(f"K = {count} ({share} of the accuracy kept)"
-                          for count, share in zip(paper.CANDIDATES, shares, strict=True))]  # fmt: skip
-    rows = [
-        [batch, *(times(cells["default", batch, count]["speedup"]) for count in paper.CANDIDATES)]
-        for batch in paper.BATCHES
-    ]
-    return as_markdown(Table(columns, rows, align="r" * len(columns)))
 
 
 def speed_at_99(cells: Cells) -> str:
