@@ -8,6 +8,7 @@ from experiments.frame.run_section import machine_in_words
 from experiments.frame.wording import number, percent, times, whole
 from experiments.heads import tables, task_parts
 from experiments.heads.bfloat16 import rounding_block
+from experiments.heads.figures import LOOKS
 from experiments.heads.literal_parts import literal_block
 from experiments.heads.many_labels_table import many_labels_block
 from experiments.heads.page import PER_STEP, TASKS, paper_classes
@@ -30,7 +31,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_literal": literal_block(records, f"{RESULTS}/figures"),
         "heads_seconds": seconds_block(records),
         "heads_per_step": per_step_block(records),
-        "heads_demo_sentence": demo_sentence(records),
+        "heads_tasks_sentence": tasks_sentence(records),
         "heads_steps": steps_block(records),
         "heads_step_sentence": step_sentence(records),
         "heads_paper_setting": paper_setting_block(records),
@@ -133,17 +134,22 @@ def per_step_block(records: Records) -> str:
     return block(as_markdown(task_parts.per_step_table(records, PER_STEP)), f"{one_thread(records)}, {PAGE}.")
 
 
-def demo_sentence(records: Records) -> str:
-    """Return how the candidate head and the best other one end on the demo's task."""
-    runs = runs_by_head(records, seconds_stage("demo"))
-    if OURS not in runs or len(runs) < 2:
-        return "the comparison per second is not measured yet"
-    ends = {head: mean(run["score"] for run in found) for head, found in runs.items()}
-    best = max((head for head in ends if head != OURS), key=ends.__getitem__)
-    return (
-        f"candidate softmax ends at {percent(ends[OURS])} and the best other head ({tables.NAMES[best]}) at "
-        f"{percent(ends[best])} after the same seconds"
-    )
+def tasks_sentence(records: Records) -> str:
+    """Return how the candidate head and the best other one end on every task, and where ours is behind."""
+    ends, behind = [], []
+    for task in TASKS:
+        runs = runs_by_head(records, seconds_stage(task))
+        if OURS not in runs or len(runs) < 2:
+            continue
+        score = {head: mean(run["score"] for run in found) for head, found in runs.items()}
+        best = max((head for head in score if head != OURS), key=score.__getitem__)
+        ends.append(f"{task} {percent(score[OURS])}, {percent(score[best])} ({LOOKS[best][2]})")
+        told = task_parts.behind(runs)
+        behind += [f"on {task} {told}"] if told else []
+    if not ends:
+        return "not measured yet"
+    where = f"Behind with every seed: {', '.join(behind)} of the time" if behind else "Behind with every seed: nowhere"
+    return f"{'; '.join(ends)}. {where}"
 
 
 def steps_block(records: Records) -> str:

@@ -144,7 +144,7 @@ def ahead_table(records: Records, tasks: list[str]) -> Table:
         ends = {head: mean(run["score"] for run in found) for head, found in runs.items()}
         best = max((head for head in ends if head != OURS), key=ends.__getitem__)
         other = f"{percent(ends[best])} ({LOOKS[best][2]})"
-        rows.append([short(task), percent(ends[OURS]), other, _behind(runs), YES_OR_NO[ahead]])
+        rows.append([short(task), percent(ends[OURS]), other, behind(runs) or ABSENT, YES_OR_NO[ahead]])
     columns = ["task", "candidate, at the end", "best other, at the end", "candidate is behind, at tenths of the time",
                "ahead or equal"]  # fmt: skip
     return Table(columns, rows, "Means of the seeds; behind: with every seed.", "lrrll")
@@ -164,11 +164,11 @@ def _seconds(value: float | None) -> str:
     return "not reached" if value is None else f"{value:.1f}"
 
 
-def _behind(runs: Runs) -> str:
-    """Return to whom ours is behind, and where."""
+def behind(runs: Runs) -> str:
+    """Return to whom ours is behind with every seed, and at which tenths; nothing where to nobody."""
     found = {head: behind_at(runs[OURS], other) for head, other in runs.items() if head != OURS}
     told = [f"{LOOKS[head][2]} at {spans(places)}" for head, places in found.items() if places]
-    return "; ".join(told) or ABSENT
+    return "; ".join(told)
 
 
 def spans(places: list[int]) -> str:

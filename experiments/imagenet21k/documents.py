@@ -6,27 +6,12 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
-from experiments.frame.wording import ABSENT, duration, number, percent, times, whole
+from experiments.frame.wording import ABSENT, duration, percent, times, whole
 from experiments.imagenet21k import paper, results
 from experiments.imagenet21k.page_layer import accuracy_text, below_print
 from experiments.imagenet21k.results import Cells, kept
-from experiments.peers.reading import peers_of, quickest
 
 RESULTS = "experiments/results/imagenet21k"
-SHARE = 0.99  # of the accuracy, at which libraries are compared
-TIMES = ("us_batch1", "us_batch64", "us_batch1000")
-LIBRARIES = (  # name in the documents, how the names of its peers begin, how they end
-    ("manyclass, the paper's pipeline", "manyclass paper", ""),
-    ("manyclass, default", "manyclass default", ""),
-    ("faiss flat PQ fast-scan, refine", "faiss PQ", ""),
-    ("faiss IVF, PQ fast-scan, refine", "faiss IVF", ""),
-    ("ScaNN", "ScaNN", ""),
-    ("faiss HNSW32", "faiss HNSW", ""),
-    ("hnswlib", "hnswlib", ""),
-    ("exact product, fastest", "fastest exact", "exact"),
-    ("torch, 16-bit linear layer", "torch bf16", "exact"),
-    ("torch softmax", "torch softmax", "exact"),
-)
 HEAD_ROWS = (  # how the table of heads names them; several numbers of candidates share a row
     ("full softmax", "full", None),
     ("hierarchical softmax", "hierarchical", None),
@@ -39,7 +24,7 @@ HEAD_ROWS = (  # how the table of heads names them; several numbers of candidate
 
 def texts(records: Records) -> dict[str, str]:
     """Return name → Markdown."""
-    cells, peers = results.layer_cells(records), peers_of(records, "peers")
+    cells = results.layer_cells(records)
     data, base, layer = (_result(records, stage) for stage in ("data", "base", "softmax_layer"))
     found = {
         "classes": whole(data["classes"]),
@@ -48,7 +33,6 @@ def texts(records: Records) -> dict[str, str]:
         "longest_stage": longest_stage(records),
         "base_accuracy": percent(base["accuracy"]),
         "exact_layer": exact_layer(data, layer),
-        "speed_table": speed_table(cells),
         "speed_over_softmax": times(cells["default", 1, 30]["speedup_torch"]),
         "kept_at_30": accuracy_text(cells),
         "speed_at_99": speed_at_99(cells),
@@ -57,9 +41,6 @@ def texts(records: Records) -> dict[str, str]:
         "accuracies": f"{percent(layer['accuracy'])} of the cases stands out more than that of one that is right in "
         f"{percent(paper.EXACT_ACCURACY)}",
         "summary": summary(cells, data, layer),
-        "peers": as_markdown(peers_table(peers)),
-        "peers_remarks": peers_remarks(peers, cells),
-        "recall_of_ten": recall_of_ten(peers),
         "heads": as_markdown(heads_table(records)),
         "end_to_end": end_to_end(records),
     }
@@ -88,18 +69,6 @@ def exact_layer(data: Record, layer: Record) -> str:
 # The layer alone
 
 
-def speed_table(cells: Cells) -> str:
-    """Return the speed-up over the fastest exact product by batch and candidates."""
-    shares = [percent(cells["default", 1, count]["accuracy_kept"]) for count in paper.CANDIDATES]
-    columns = ["batch", *(f"K = {count} ({share} of the accuracy kept)"
-                          for count, share in zip(paper.CANDIDATES, shares, strict=True))]  # fmt: skip
-    rows = [
-        [batch, *(times(cells["default", batch, count]["speedup"]) for count in paper.CANDIDATES)]
-        for batch in paper.BATCHES
-    ]
-    return as_markdown(Table(columns, rows, align="r" * len(columns)))
-
-
 def speed_at_99(cells: Cells) -> str:
     """Return how fast both pipelines are at our goal's share, one query at a time."""
     share, wanted = paper.GOAL_TRADE_OFF
@@ -117,13 +86,6 @@ def serving(cells: Cells) -> str:
         f"{times(ours['speedup'])} as fast as the fastest exact product and {times(ours['speedup_torch'])} as fast as "
         f"torch's softmax, with {percent(kept(ours))} of the accuracy"
     )
-
-
-def recall_of_ten(peers: dict[str, list[Record]]) -> str:
-    """Return how many of the exact ten the default finds, by candidates."""
-    told = {record["setting"]["candidates"]: percent(record["recall_at_10"]) for record in peers["manyclass default"]}
-    listed = ", ".join(f"{share} with {count}" for count, share in sorted(told.items()) if count in (15, 30, 100, 300))
-    return f"of the exact best ten the default returns {listed} candidates"
 
 
 def summary(cells: Cells, data: Record, layer: Record) -> str:
@@ -147,55 +109,6 @@ def _fewest(cells: Cells, pipeline: str, share: float) -> Record:
     found = results.fewest(cells, pipeline, 1, share)
     assert found is not None, f"no setting of the {pipeline} pipeline keeps {share:.0%}"
     return found
-
-
-# Other libraries
-
-
-def peers_table(peers: dict[str, list[Record]]) -> Table:
-    """Return µs per query of the quickest setting of each library that keeps 99%, and its build time."""
-    rows, best_times = [], {field: min(_spent(found, field) for found in peers.values()) for field in TIMES}
-    for name, start, kind in LIBRARIES:
-        settings = [record for peer, found in peers.items() if peer.startswith(start) for record in found]
-        spent = {field: _spent(settings, field) for field in TIMES}
-        cells = [f"**{number(spent[field])}**" if spent[field] == best_times[field] else number(spent[field])
-                 for field in TIMES]  # fmt: skip
-        best = quickest(settings, TIMES[0], SHARE)
-        build = "" if kind == "exact" or best is None else f"{best['build_seconds']:.1f}"
-        rows.append([name, *cells, build])
-    return Table(["", "one at a time", "batches of 64", "batches of 1000", "build, s"], rows)
-
-
-def _spent(settings: list[Record], field: str) -> float:
-    found = quickest(settings, field, SHARE)
-    return float(found[field]) if found else float("inf")
-
-
-def peers_remarks(peers: dict[str, list[Record]], cells: Cells) -> str:
-    """Return who is quickest at lower accuracies, and what is found of the exact ten."""
-    fastest = {}
-    for share in (0.90, 0.95):
-        spent = {peer: found["us_batch64"] for peer, settings in peers.items()
-                 if (found := quickest(settings, "us_batch64", share))}  # fmt: skip
-        fastest[share] = min(spent.items(), key=lambda item: item[1])
-    least = min(results.by_candidates(cells, "default", 1), key=lambda record: record["candidates"])
-    lower = " and ".join(
-        f"{_library(peer)} at {share:.0%} of the accuracy ({number(spent)} µs)"
-        for share, (peer, spent) in fastest.items()
-    )
-    tens = {peer: found for peer in ("faiss HNSW32", "hnswlib M=16", "manyclass default", "manyclass paper")
-            if (found := quickest(peers.get(peer, []), TIMES[0], SHARE))}  # fmt: skip
-    ten = ", ".join(f"{_library(peer)} {percent(record['recall_at_10'])}" for peer, record in tens.items())
-    return (
-        f"In batches of 64 the quickest are {lower}; our smallest setting, {least['candidates']} candidates, already "
-        f"keeps {percent(kept(least))}. All are asked for ten classes, and accuracy looks at the first. Of the exact "
-        f"ten, the quickest settings that keep {SHARE:.0%} of the accuracy one at a time find: {ten}."
-    )
-
-
-def _library(peer: str) -> str:
-    """Return the name that the table has for a peer."""
-    return next(name for name, start, _ in LIBRARIES if peer.startswith(start))
 
 
 # Training

@@ -21,6 +21,7 @@ from manyclass.training.progress import Show
 
 Floats = npt.NDArray[np.float32]
 VARIANCE_EXAMPLES = 60_000  # a gigabyte in memory; of the full run about a quarter of the classes
+SAMPLE = 6_000  # training features from which an index learns what it will be asked
 
 
 def open_features(run: Run) -> Features:
@@ -85,11 +86,18 @@ def keep_layer(run: Run, rows: Floats, bias: Floats) -> None:
         np.save(unfinished / "bias.npy", bias)
 
 
-def open_layer(run: Run, tests: int | None = None) -> Problem:
-    """Return the exact layer with so many held-out features as its queries, or all."""
+def open_layer(run: Run) -> Problem:
+    """Return the exact layer with the held-out features as its queries."""
     features = open_features(run)
     rows, bias = (np.load(run.cache / "layer" / f"{name}.npy") for name in ("rows", "bias"))
-    return Problem(rows, bias, np.asarray(features.test[:tests], np.float32), features.test_labels[:tests])
+    return Problem(rows, bias, np.asarray(features.test, np.float32), features.test_labels)
+
+
+def query_sample(run: Run) -> Floats:
+    """Return features of some training pictures: what whoever serves the layer has to show an index beforehand."""
+    features = open_features(run).train
+    chosen = np.random.default_rng(run.options.seed).permutation(len(features))[:SAMPLE]
+    return np.asarray(features[np.sort(chosen)], np.float32)
 
 
 # In-class variance

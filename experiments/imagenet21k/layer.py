@@ -1,35 +1,25 @@
-"""Stages `layer` and `peers`: the trained layer alone, at every batch size and number of candidates beside the exact
-products, and other libraries over the same rows."""
+"""Stage `layer`: the trained layer alone, at every batch size and number of candidates beside the exact products.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict
+Other libraries over the same layer are compared by the experiment `index`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from experiments.frame.stages import Run
-from experiments.peers import Contestant
-from experiments.peers.bfloat16 import TorchBfloat16
-from experiments.peers.comparing import compare_peers
-from experiments.peers.exact import FastestExact, TorchSoftmax, exact_seconds, speedups
-from experiments.peers.faiss_peers import FaissFlatPQ, FaissHNSW, FaissIVFPQ
-from experiments.peers.hnswlib_peer import Hnswlib
-from experiments.peers.judging import accuracy_kept
-from experiments.peers.manyclass_peer import Manyclass
-from experiments.peers.measuring import LARGE_BATCH
+from experiments.imagenet21k.results import PIPELINES
+from experiments.peers.exact import exact_seconds, speedups
+from experiments.peers.judging import judge
+from experiments.peers.manyclass_peer import self_configured
+from experiments.peers.peer import Floats
 from experiments.peers.problem import Problem
-from experiments.peers.scann_peer import Scann
 from experiments.peers.timing import PAUSE, ROUNDS, best_seconds, in_turn
-from manyclass.config import EXACT_CLASSES, HashConfig
+from manyclass.config import HashConfig
 from manyclass.index import ClassIndex
-from manyclass.tuning import tune
 
 DEPTH = 10  # classes that a search is asked for
 TIMED_QUERIES = 32  # at least, between two looks at the clock
-PEER_BATCHES = (64, LARGE_BATCH)
-TARGET = 0.99  # accuracy kept that manyclass is tuned for
-
-
-# The layer alone
 
 
 class Cell(NamedTuple):
@@ -40,27 +30,25 @@ class Cell(NamedTuple):
     batch: int
 
 
-def pipelines(classes: int, features: int) -> dict[str, HashConfig]:
-    """Return what the library picks for such a layer, and the paper's own pipeline.
-
-    So few classes that the library would score all of them get what it picks for more: there is a search to look at.
-    """
-    return {
-        "default": HashConfig.for_problem(max(classes, EXACT_CLASSES + 1), features),
-        "paper": HashConfig.paper_imagenet21k(),
-    }
+def built(pipeline: str, layer: Problem, sample: Floats, threads: int) -> ClassIndex:
+    """Return the index of a pipeline: what the library makes of rows and a sample of queries, or the paper's."""
+    if pipeline == "default":
+        return self_configured(layer.rows, layer.bias, sample, threads)
+    return ClassIndex.build(layer.rows, bias=layer.bias, config=HashConfig.paper_imagenet21k(), threads=threads)
 
 
 def cells_of(layer: Problem, batches: Sequence[int], candidates: Sequence[int]) -> list[Cell]:
     """Return every cell that this layer allows: no more candidates than classes, no larger batch than queries."""
     counts = sorted({min(count, layer.classes) for count in candidates})
     sizes = [batch for batch in batches if batch <= len(layer.queries)]
-    names = pipelines(layer.classes, layer.features)
-    return [Cell(name, count, batch) for name in names for count in counts for batch in sizes]
+    return [Cell(name, count, batch) for name in PIPELINES for count in counts for batch in sizes]
 
 
-def run_layer(run: Run, layer: Problem, batches: Sequence[int], candidates: Sequence[int]) -> None:
-    """Write one record per cell that the records lack; the exact products of its batch are timed in the same run."""
+def run_layer(run: Run, layer: Problem, sample: Floats, batches: Sequence[int], candidates: Sequence[int]) -> None:
+    """Write one record per cell that the records lack; the exact products of its batch are timed in the same run.
+
+    sample: queries that the default may learn from, none of which is asked afterwards.
+    """
     cells = cells_of(layer, batches, candidates)
     missing = [cell for cell in cells if not run.records.done(stage="layer", **cell._asdict())]
     if not missing:
@@ -73,13 +61,14 @@ def run_layer(run: Run, layer: Problem, batches: Sequence[int], candidates: Sequ
             arrays = layer.rows, layer.bias, layer.queries
             products[batch] = exact_seconds(*arrays, batch, run.options.threads, **_effort(run))
         completed = len(sizes)
-        for name, config in pipelines(layer.classes, layer.features).items():
+        for name in PIPELINES:
             mine = [cell for cell in missing if cell.pipeline == name]
             if mine:
                 show(completed, f"building the {name} index")
-                index = ClassIndex.build(layer.rows, bias=layer.bias, config=config, threads=run.options.threads)
+                index = built(name, layer, sample, run.options.threads)
+                learned_from = len(sample) if name == "default" else 0
                 for cell, record in _measured(run, layer, index, mine, products):
-                    run.records.write(stage="layer", kind="result", **record)
+                    run.records.write(stage="layer", kind="result", learned_from=learned_from, **record)
                     completed += 1
                     show(completed, f"{name}, K {cell.candidates}, batch {cell.batch}")
 
@@ -87,14 +76,13 @@ def run_layer(run: Run, layer: Problem, batches: Sequence[int], candidates: Sequ
 def _measured(
     run: Run, layer: Problem, index: ClassIndex, cells: list[Cell], products: dict[int, dict[str, float]]
 ) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    """Yield each cell with its record; the accuracy over all queries is found once per number of candidates."""
+    """Yield each cell with its record; what it keeps of the answers is found once per number of candidates."""
     search = partial(index.search, threads=run.options.threads)
-    exact_accuracy = layer.exact_accuracy
-    accuracies: dict[int, float] = {}
+    worth: dict[int, dict[str, Any]] = {}
     for cell in cells:
         count = cell.candidates
-        if count not in accuracies:
-            accuracies[count] = layer.accuracy(search(layer.queries, 1, candidates=count).classes[:, 0])
+        if count not in worth:
+            worth[count] = judge(search(layer.queries, min(DEPTH, count), candidates=count).classes, layer)
         asked = max(1, TIMED_QUERIES // cell.batch)
         ask = asking(search, layer, cell, asked)
         ours = best_seconds({"ours": ask}, **_effort(run))["ours"] / asked
@@ -103,9 +91,7 @@ def _measured(
             {
                 **cell._asdict(),
                 "stages": index.config.pipeline,
-                "accuracy": accuracies[count],
-                "exact_accuracy": exact_accuracy,
-                "accuracy_kept": accuracy_kept(accuracies[count], exact_accuracy),
+                **worth[count],
                 **speedups(ours, products[cell.batch]),
             },
         )
@@ -124,52 +110,3 @@ def asking(search: Callable[..., object], layer: Problem, cell: Cell, asked: int
 
 def _effort(run: Run) -> dict[str, Any]:
     return {"rounds": 1, "pause": PAUSE / 10} if run.options.quick else {"rounds": ROUNDS, "pause": PAUSE}
-
-
-# Other libraries
-
-# A quick run has one of each kind, at few settings.
-QUICK_CONTESTANTS: tuple[Contestant, ...] = (
-    partial(Manyclass, pipeline="default"),
-    partial(Manyclass, pipeline="paper"),
-    TorchSoftmax,
-    FastestExact,
-    TorchBfloat16,
-    FaissHNSW,
-    Hnswlib,
-    partial(FaissIVFPQ, dims_per_code=8, most_probed=1.0),
-    partial(FaissFlatPQ, dims_per_code=8),
-    partial(Scann, to_all_leaves=True),
-)
-CONTESTANTS: tuple[Contestant, ...] = (
-    *QUICK_CONTESTANTS,
-    *(partial(FaissIVFPQ, dims_per_code=dims, most_probed=1.0) for dims in (4, 16)),
-    *(partial(FaissFlatPQ, dims_per_code=dims) for dims in (4, 16, 32)),
-)
-
-
-def run_peers(run: Run, layer: Problem, contestants: Iterable[Contestant] | None = None) -> None:
-    """Measure every peer over the layer, and beside them what tuning finds, where that is not the default."""
-    if contestants is None:
-        contestants = QUICK_CONTESTANTS if run.options.quick else CONTESTANTS
-    config = tuned_config(run, layer)
-    tuned = [] if config is None else [partial(Manyclass, pipeline="tuned", config=config)]
-    compare_peers(run, "peers", layer, [*contestants, *tuned], PEER_BATCHES)
-
-
-def tuned_config(run: Run, layer: Problem) -> HashConfig | None:
-    """Return the fastest config that `manyclass.tune` finds, None if that is the default's. Tuned once per run."""
-    default = HashConfig.for_problem(layer.classes, layer.features)
-    if not run.records.done(stage="peers", kind="tuning"):
-        run.console.print("  tuning manyclass to this layer", highlight=False)
-        tuned = tune(
-            layer.rows, layer.queries, layer.labels,
-            target=TARGET, bias=layer.bias, threads=run.options.threads,
-        )  # fmt: skip
-        chosen = tuned.config if tuned.met else default
-        run.records.write(
-            stage="peers", kind="tuning", target=TARGET, met=tuned.met, config=asdict(chosen), stages=chosen.pipeline
-        )
-    recorded: dict[str, Any] | None = run.records.last(stage="peers", kind="tuning")
-    config = HashConfig(**recorded["config"]) if recorded else default
-    return None if config.with_(candidates=default.candidates) == default else config

@@ -10,7 +10,7 @@ from experiments.frame.records import Records
 from experiments.frame.run_section import run_section
 from experiments.frame.wording import percent, times, whole
 from experiments.imagenet21k import paper, results
-from experiments.imagenet21k.page_layer import layer_sections, peers_section
+from experiments.imagenet21k.page_layer import layer_sections, learned_from
 from experiments.imagenet21k.page_training import heads_section, task_section, variance_section
 
 NOT_YET = "not run yet"
@@ -26,7 +26,6 @@ def make_page(records: Records, folder: Path) -> Page:
     sections = [
         task_section(records, folder),
         *layer_sections(records, folder),
-        peers_section(records, folder),
         heads_section(records, folder, "heads"),
         heads_section(records, folder, "end_to_end"),
         variance_section(records, folder),
@@ -89,6 +88,7 @@ def differences_section(records: Records) -> Section:
     network, rule = network_here(records), "candidates shared by the batch and a corrected sample of the other classes"
     if any(head == "wta" for head, *_ in results.head_results(records, "heads")):
         rule += "; the paper's rule is run beside it"
+    learned = learned_from(results.layer_cells(records), "default")
     rows = [
         ["images", "ImageNet 21K, 14 million photographs, half of them for testing", *images_here(records)],
         ["classes", whole(paper.CLASSES), classes_here(records), "as many as the data has"],
@@ -110,7 +110,7 @@ def differences_section(records: Records) -> Section:
          "torch's softmax, and the fastest exact product found on this machine",
          "a speed-up says as much about the baseline as about the method: both are measured here, in the same run"],
         ["retrieval", "tables → votes → exact",
-         "what the library picks for this size; the paper's own pipeline is run beside it",
+         f"what the library picks for this layer{learned}; the paper's own pipeline is run beside it",
          "votes see neither the length of a row nor its bias, which a sketch does; where rows are about equally long "
          "the two come close"],
         ["training rule", "each example moves its own K candidates", rule,

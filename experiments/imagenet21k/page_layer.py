@@ -1,4 +1,4 @@
-"""The sections of the page on the trained layer: its times, its accuracy, the trade-off, and other libraries."""
+"""The sections of the page on the trained layer: its times, its accuracy and the trade-off."""
 
 from pathlib import Path
 
@@ -7,16 +7,10 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 from experiments.imagenet21k import figures, paper, results
 from experiments.imagenet21k.results import PIPELINES, Cells
-from experiments.peers.comparing import setting_in_words
-from experiments.peers.figure import draw_peers
-from experiments.peers.reading import absent_peers, peers_of, quickest
 
 TITLES = ("Time of the layer alone", "Accuracy against K", "Speed-up against accuracy", "Speed-up by batch size")
 BEST_COLUMNS = ("pipeline", "batch", "at least", "K", "accuracy kept", "ms", "× fastest exact", "× softmax")
 SHORT = ("Times", "Accuracy", "Trade-off", "Batches")
-SHARES = (0.90, 0.95, 0.99)
-PANELS = {"us_batch1": "one at a time", "us_batch64": "batch 64"}
-PEER_TIMES = ("us_batch1", "us_batch64", "us_batch1000")
 
 
 def layer_sections(records: Records, folder: Path) -> list[Section]:
@@ -47,11 +41,17 @@ def times_section(cells: Cells) -> tuple[str, list[Table | Figure | Text]]:
         "paper": "**The paper's pipeline** on this machine: hash tables and votes, then exact scores",
     }
     tables: list[Table | Figure | Text] = [
-        time_table(cells, name, f"{captions[name]} (`{stages}`).")
+        time_table(cells, name, f"{captions[name]} (`{stages}`){learned_from(cells, name)}.")
         for name in PIPELINES
         for stages in {record["stages"]: None for (pipeline, *_), record in cells.items() if pipeline == name}
     ]
     return text, tables
+
+
+def learned_from(cells: Cells, pipeline: str) -> str:
+    """Return from how many training features a pipeline learned what it would be asked; nothing where from none."""
+    counts = {record.get("learned_from", 0) for (name, *_), record in cells.items() if name == pipeline}
+    return f", configured by itself to the rows and {whole(max(counts))} training features" if any(counts) else ""
 
 
 def below_print(cells: Cells) -> str:
@@ -188,92 +188,3 @@ def batches_section(cells: Cells, folder: Path) -> tuple[str, list[Table | Figur
     rows = [_best_row(cells, name, batch, share) for name in PIPELINES for batch in results.batches(cells)]
     table = Table(BEST_COLUMNS, rows, "The fewest candidates that keep 95%.")
     return text, [figures.draw_batches(cells, folder), table]
-
-
-# Other libraries
-
-
-def peers_section(records: Records, folder: Path) -> Section:
-    """Return every peer's time at the same shares of the accuracy, its build time and its memory."""
-    found = peers_of(records, "peers")
-    remarks = absent_peers(records, "peers")
-    if not found:
-        return Section("Peers at the same accuracies", "Not run yet: stage `peers`.", remarks, "Peers")
-    judged = next(iter(found.values()))[0]["queries"]
-    text = (
-        "All libraries index the same trained layer, its bias as one more column where they have none, and answer the "
-        "same held-out queries. Each is measured over a range of its settings; what counts is its quickest setting "
-        "that keeps the accuracy. All are asked for the best ten classes; an exact answer to all ten costs more than "
-        f"the accuracy does, and the last table tells it. Judged on {whole(judged)} held-out queries. Times of the "
-        "others contain the widening of the query by that column. Memory contains the library's own copy of the rows; "
-        "ScaNN's is an estimate, as it tells none."
-    )
-    parts: list[Table | Figure | Text] = [
-        draw_peers(found, folder, "peers", PANELS),
-        same_accuracy(found),
-        settings_at(found),
-    ]
-    return Section("Peers at the same accuracies", f"{text}\n\n{verdict(found)}".strip(), [*parts, *remarks], "Peers")
-
-
-def same_accuracy(found: dict[str, list[Record]]) -> Table:
-    """Return µs per query by share and batch, with build time and memory."""
-    rows = []
-    for peer, settings in found.items():
-        best = [quickest(settings, field, share) for share in SHARES for field in PEER_TIMES[:2]]
-        spent = [number(record[field]) if record else ABSENT
-                 for record, field in zip(best, PEER_TIMES[:2] * len(SHARES), strict=True)]  # fmt: skip
-        memory = number(settings[-1]["bytes_per_class"] / 1024)
-        rows.append([peer, *spent, number(settings[-1]["build_seconds"]), memory])
-    columns = ["", *["one at a time", "batch 64"] * len(SHARES), "build s", "KiB per class"]
-    groups = [("", 1), *[(f"µs at {share:.0%} of the accuracy", 2) for share in SHARES], ("", 2)]
-    own = {number for number, row in enumerate(rows) if str(row[0]).startswith("manyclass")}
-    caption = "µs per query of the quickest setting that keeps this share of the exact accuracy; – where none does."
-    return Table(columns, rows, caption, emphasised=own, groups=groups)
-
-
-def settings_at(found: dict[str, list[Record]], share: float = 0.99) -> Table:
-    """Return which setting of each peer is the quickest at one share, and all that was measured of it."""
-    rows = []
-    for peer, settings in found.items():
-        best = quickest(settings, "us_batch1", share)
-        if best is None:
-            most = max(map(results.kept, settings))
-            rows.append([peer, f"none; at most {percent(most)}", *[ABSENT] * 6])
-            continue
-        knobs = setting_in_words(best["setting"]) or ABSENT
-        spent = [number(best.get(field)) for field in PEER_TIMES]
-        rows.append([peer, knobs, percent(best["accuracy_kept"]), percent(best["agreement"]),
-                     percent(best["recall_at_10"]), *spent])  # fmt: skip
-    columns = [
-        "",
-        "setting",
-        "accuracy kept",
-        "same winner as exact",
-        "of the exact ten",
-        "µs, one at a time",
-        "µs, batch 64",
-        "µs, large batch",
-    ]
-    own = {number for number, row in enumerate(rows) if str(row[0]).startswith("manyclass")}
-    caption = f"The setting of each that is quickest one query at a time among those that keep {share:.0%}."
-    return Table(columns, rows, caption, "llrrrrrr", own)
-
-
-def verdict(found: dict[str, list[Record]], share: float = 0.99) -> str:
-    """Return who is quickest at one share, one query at a time and in batches, as the records have it."""
-    sentences = []
-    for field, when in zip(PEER_TIMES, ("one query at a time", "in batches of 64", "in large batches"), strict=True):
-        best = {peer: quickest(settings, field, share) for peer, settings in found.items()}
-        spent = {peer: record[field] for peer, record in best.items() if record}
-        ours = {peer: time for peer, time in spent.items() if peer.startswith("manyclass")}
-        others = {peer: time for peer, time in spent.items() if peer not in ours}
-        if ours and others:
-            own, other = min(ours, key=ours.__getitem__), min(others, key=others.__getitem__)
-            ahead, ratio = ours[own] <= others[other], others[other] / ours[own]
-            sentences.append(
-                f"At {share:.0%} of the accuracy, {when}, {own} takes {number(ours[own])} µs a query and the "
-                f"quickest of the others, {other}, {number(others[other])} µs: "
-                + (f"{number(ratio)} times as long." if ahead else f"we take {number(1 / ratio)} times as long.")
-            )
-    return " ".join(sentences)

@@ -3,8 +3,8 @@
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
-from experiments.peers.comparing import setting_in_words
 from experiments.peers.entries import EXACT, OURS, TARGETS
+from experiments.peers.peer import setting_in_words
 from experiments.peers.verdicts import MODES, OWN, best_peer, judged_of, standings
 
 CANNOT = "cannot"

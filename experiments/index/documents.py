@@ -20,7 +20,7 @@ from experiments.index.tables import (
     missed_defaults,
 )
 from experiments.peers.entries import OURS, TARGETS
-from experiments.peers.reading import ACCURACY, WINNER
+from experiments.peers.judging import ACCURACY, WINNER
 from experiments.peers.verdicts import MODES, best_peer, standings
 
 RESULTS = "experiments/results/index"
@@ -36,6 +36,7 @@ def texts(records: Records) -> dict[str, str]:
         "index_defaults": defaults_block,
         "index_speedups": speedups,
         "index_updates": updates,
+        "index_recall_of_ten": recall_of_ten,
         "index_growth_sentence": growth_sentence,
         "index_crossover": crossover_block,
         "index_bands": bands_block,
@@ -126,6 +127,21 @@ def updates(records: Records) -> str:
     ratios = {name: update_ratio(records, name) for name in LAYERS}
     told = [f"{times(found)} on {LAYERS[name].title.lower()}" for name, found in ratios.items() if found]
     return f"Re-indexing one row is cheaper than hnswlib's by {_listed(told)}." if told else ""
+
+
+def recall_of_ten(records: Records) -> str:
+    """Return how many of the exact ten are found on the trained layer where the winner nearly always is."""
+    found = standings(records, "han", max(TARGETS), "single")
+    told = [
+        f"{entry} {percent(found[entry]['recall_at_10'])}{_candidates(found[entry])}"
+        for entry in (OURS, "faiss HNSW", "hnswlib") if entry in found
+    ]  # fmt: skip
+    return f"with the winner found in {max(TARGETS):.0%} of the cases, of the exact ten {_listed(told)}" if told else ""
+
+
+def _candidates(found: Record) -> str:
+    count = found["setting"].get("candidates")
+    return f" (with {count} candidates)" if count else ""
 
 
 def growth_sentence(records: Records) -> str:

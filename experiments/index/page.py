@@ -32,7 +32,7 @@ from experiments.index.tables import (
 )
 from experiments.peers.entries import TARGETS
 from experiments.peers.figure import draw_peers
-from experiments.peers.reading import WINNER
+from experiments.peers.judging import WINNER
 from experiments.peers.verdicts import MODES, judged_of, remarks
 
 Parts = list[Table | Figure | Text]

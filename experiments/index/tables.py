@@ -11,7 +11,7 @@ from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
 from experiments.index import defaults, growth, outliers, paper_table
 from experiments.index.layers import LAYERS
-from experiments.peers.reading import ACCURACY, WINNER
+from experiments.peers.judging import ACCURACY, WINNER
 
 
 def defaults_table(records: Records) -> Table:

@@ -5,7 +5,6 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from time import perf_counter
 
-from experiments.peers.comparing import no_larger, spread
 from experiments.peers.entries import TARGETS
 from experiments.peers.judging import judge
 from experiments.peers.peer import Floats, Ids, Peer, Setting
@@ -75,3 +74,17 @@ def worth_judging(tried: list[Tried]) -> list[Tried]:
         picks.append(max(tried, key=lambda some: some.agreement))
     distinct = {str(some.setting): some for some in picks if some is not None}
     return list(distinct.values())
+
+
+def spread(settings: list[Setting], count: int) -> list[Setting]:
+    """Return at most so many of the settings, from the first to the last."""
+    if len(settings) <= count:
+        return settings
+    return [settings[round(place * (len(settings) - 1) / (count - 1))] for place in range(count)]
+
+
+def no_larger(smaller: Setting, setting: Setting) -> bool:
+    """Return whether one setting is another, and larger in no knob: it can only be quicker."""
+    return smaller != setting and all(
+        not isinstance(value, str) and smaller[knob] <= value for knob, value in setting.items()
+    )

@@ -21,12 +21,11 @@ from typing import Any
 from experiments.frame.stages import Run
 from experiments.peers import Contestant
 from experiments.peers.choosing import ASKED, BATCHES, DEPTH, Tried, asking, try_settings, worth_judging
-from experiments.peers.comparing import microseconds_update
 from experiments.peers.entries import Entry
 from experiments.peers.floor import Rates, distinct_rows, measured_rates
 from experiments.peers.judging import judge
 from experiments.peers.manyclass_peer import Manyclass
-from experiments.peers.measuring import build_timed
+from experiments.peers.measuring import build_timed, microseconds_update
 from experiments.peers.peer import Floats, Peer
 from experiments.peers.problem import Halves, Problem
 from experiments.peers.timing import PAUSE, ROUNDS, RUN_SECONDS, timed_runs

@@ -6,7 +6,7 @@ from pathlib import Path
 from experiments.frame.drawing import MOST_SHARE, Line, canvas, draw_lines, line_style, save, stretch_to_all
 from experiments.frame.page import Figure
 from experiments.frame.records import Record
-from experiments.peers.reading import ACCURACY, WINNER, quality
+from experiments.peers.judging import ACCURACY, WINNER, quality
 from manyclass.tuning import frontier
 
 FLOOR = 0.8  # share below which no setting is of interest

@@ -4,8 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.frame.records import Record
 from experiments.peers.peer import Ids
 from experiments.peers.problem import Problem
+
+ACCURACY, WINNER = "accuracy_kept", "agreement"  # the two measures of quality: of the labels, of the exact winners
 
 
 def judge(found: Ids, problem: Problem) -> dict[str, Any]:
@@ -26,3 +29,8 @@ def judge(found: Ids, problem: Problem) -> dict[str, Any]:
 def accuracy_kept(accuracy: float, exact_accuracy: float) -> float | None:
     """Return the share of the exact accuracy; None where the exact layer is never right and there is none to keep."""
     return accuracy / exact_accuracy if exact_accuracy else None
+
+
+def quality(found: Record, measure: str = ACCURACY) -> float:
+    """Return what a setting keeps; nothing where the exact layer is never right."""
+    return float(found[measure] or 0.0)

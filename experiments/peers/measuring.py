@@ -6,6 +6,8 @@ Slow peers are asked fewer queries, so that no timing takes much more than the s
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from experiments.peers.judging import judge
 from experiments.peers.peer import Floats, Peer, Setting
 from experiments.peers.problem import Problem
@@ -16,6 +18,7 @@ SINGLES = 100  # queries of a round, one at a time
 LARGE_BATCH = 1000
 SECONDS_SINGLE = 30.0
 SECONDS_BATCH = 20.0
+CHANGED_ROWS = 200  # over which the time to re-index a row is read
 SURELY_QUICK = 1.0  # second; a batch expected to take less is not tried out in parts
 
 
@@ -93,3 +96,19 @@ def fitting_queries(peer: Peer, queries: Floats, setting: Setting, most: int, se
         if fits < 4 * count or 4 * count >= most or per_query * most < SURELY_QUICK:
             return max(1, min(most, fits))
         count *= 4
+
+
+def microseconds_update(peer: Peer, problem: Problem) -> float | None:
+    """Return the median µs to re-index one slightly changed row, None if the peer cannot."""
+    random = np.random.default_rng(4)
+    chosen = random.choice(problem.classes, min(CHANGED_ROWS, problem.classes), replace=False)
+    seconds = []
+    for row_id in chosen:
+        row = problem.rows[row_id].copy()
+        moved = row + 0.05 * row.std() * random.standard_normal(len(row), dtype=np.float32)
+        start = perf_counter()
+        if not peer.update_one(int(row_id), moved):
+            return None
+        seconds.append(perf_counter() - start)
+        peer.update_one(int(row_id), row)
+    return float(np.median(seconds)) * 1e6

@@ -96,3 +96,8 @@ def _size(values: Floats) -> float:
 def _power_of_two(value: float) -> float:
     """Return the nearest power of two, so that dividing by it loses nothing; 1 for 0."""
     return 2.0 ** round(np.log2(value)) if value > 0 else 1.0
+
+
+def setting_in_words(setting: Setting) -> str:
+    """Return a setting as one reads it: probes 8, refine 4."""
+    return ", ".join(f"{knob} {value}" for knob, value in setting.items())

@@ -57,26 +57,6 @@ def layer(records: Records) -> None:
                 )  # fmt: skip
 
 
-def peers(records: Records) -> None:
-    speeds = {"manyclass default": 130, "manyclass paper": 900, "torch softmax": 22_600, "fastest exact": 10_500,
-              "torch bf16 linear": 9_000, "faiss HNSW32": 400, "hnswlib M=16": 600,
-              "faiss IVF256,PQ{d/4}x4fs,RFlat": 300, "faiss PQ{d/8}x4fs,RFlat": 500}  # fmt: skip
-    for number, (peer, spent) in enumerate(speeds.items()):
-        exact = "exact" in peer or "softmax" in peer or "linear" in peer
-        knob = "candidates" if peer.startswith("manyclass") else "effort"
-        for effort in (1,) if exact else (1, 2, 4, 8, 16):
-            share = 1.0 if exact else 1 - 0.09 / effort ** (0.7 + 0.2 * number)
-            records.write(
-                stage="peers", kind="result", peer=peer, setting={} if exact else {knob: effort},
-                accuracy=EXACT * share, accuracy_kept=share, queries=4000, recall_at_10=0.9,
-                agreement=share - 0.001, us_batch1=spent * effort**0.5,
-                us_batch64=0.4 * spent * effort**0.5, us_batch1000=0.3 * spent * effort**0.5, batch_queries=1000,
-                build_seconds=0.5 * number, bytes_per_class=16_384 + 100 * number,
-            )  # fmt: skip
-    install = "pip install 'manyclass[peers]'"
-    records.write(stage="peers", kind="missing", peer="ScaNN", reason="No module named 'scann'", install=install)
-
-
 def trained(stage: str, milliseconds: float) -> Callable[[Records], None]:
     def write(records: Records) -> None:
         heads: list[tuple[str, int | None, str | None, float, float]] = [
@@ -111,7 +91,6 @@ STAGES: dict[str, Callable[[Records], None]] = {
     "features": features,
     "softmax_layer": softmax_layer,
     "layer": layer,
-    "peers": peers,
     "heads": trained("heads", 120),
     "end_to_end": trained("end_to_end", 300),
     "variance": variance,

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from layer_cases import quick_run, small_layer
 
-from experiments.imagenet21k.layer import Cell, asking, pipelines, run_layer
+from experiments.imagenet21k.layer import Cell, asking, built, run_layer
+from experiments.imagenet21k.results import PIPELINES
 from manyclass.config import HashConfig
 
 pytestmark = pytest.mark.usefixtures("thread_counts")
@@ -16,7 +17,7 @@ BATCHES, CANDIDATES = (1, 4, 1000), (10, 30, 300, 3000)
 
 def test_every_cell_is_recorded_with_what_the_page_needs(tmp_path: Path) -> None:
     run, layer = quick_run(tmp_path), small_layer()
-    run_layer(run, layer, BATCHES, CANDIDATES)
+    run_layer(run, layer, layer.queries, BATCHES, CANDIDATES)
     records = run.records.select(stage="layer", kind="result")
     cells = {(r["pipeline"], r["candidates"], r["batch"]) for r in records}
     assert cells == {(p, k, b) for p in ("default", "paper") for k in (10, 30, 300) for b in (1, 4)}
@@ -36,24 +37,25 @@ def test_every_cell_is_recorded_with_what_the_page_needs(tmp_path: Path) -> None
 
 def test_a_second_run_adds_only_what_is_missing(tmp_path: Path) -> None:
     run, layer = quick_run(tmp_path), small_layer()
-    run_layer(run, layer, (1,), (10, 30))
+    run_layer(run, layer, layer.queries, (1,), (10, 30))
     before = run.records.path.read_bytes()
-    run_layer(run, layer, (1,), (10, 30))
+    run_layer(run, layer, layer.queries, (1,), (10, 30))
     assert run.records.path.read_bytes() == before
 
     lines = before.splitlines(keepends=True)
     run.records.path.write_bytes(b"".join(lines[:-1]) + lines[-1][:40])  # killed while it wrote the last record
-    run_layer(quick_run(tmp_path), layer, (1, 2), (10, 30))
+    run_layer(quick_run(tmp_path), layer, layer.queries, (1, 2), (10, 30))
     records = quick_run(tmp_path).records.select(stage="layer")
     keys = [(r["pipeline"], r["candidates"], r["batch"]) for r in records]
     assert len(keys) == len(set(keys)) == 8
     assert run.records.path.read_bytes().startswith(b"".join(lines[:-1]))
 
 
-def test_the_pipelines_at_full_size() -> None:
-    assert pipelines(20_976, 4096)["default"] == HashConfig.flat_sketch(1024)
-    assert pipelines(20_976, 4096)["paper"] == HashConfig.paper_imagenet21k()
-    assert pipelines(100, 64)["default"].scan_bits  # few classes: still a search
+def test_the_default_is_what_the_library_chooses_and_the_paper_its_own() -> None:
+    layer = small_layer()
+    ours, literal = (built(name, layer, layer.queries, 1) for name in PIPELINES)
+    assert literal.config == HashConfig.paper_imagenet21k()
+    assert ours.config != literal.config
 
 
 def test_a_timing_never_asks_the_same_query_twice_in_a_row() -> None:

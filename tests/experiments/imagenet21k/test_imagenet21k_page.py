@@ -18,11 +18,9 @@ from experiments.imagenet21k.page_layer import (
     layer_sections,
     table_candidates,
     trade_off_text,
-    verdict,
 )
-from experiments.peers.reading import peers_of
 
-FIGURES = {"base", "accuracy", "trade_off", "batches", "peers", "heads", "end_to_end", "variance"}
+FIGURES = {"base", "accuracy", "trade_off", "batches", "heads", "end_to_end", "variance"}
 
 
 @pytest.fixture(scope="module")
@@ -105,18 +103,11 @@ def test_verdicts_follow_the_records(tmp_path: Path) -> None:
     assert facts(slower)[0].value == "20×"
 
 
-def test_who_is_quickest_among_peers_follows_the_records(tmp_path: Path) -> None:
-    ours = {"us_batch1": 10.0, "accuracy_kept": 0.995}
-    ahead = rewritten(tmp_path / "ahead.jsonl", ours, stage="peers", peer="manyclass default")
-    assert "manyclass default takes 10.0 µs" in verdict(peers_of(ahead, "peers"))
-    assert re.search(r"one query at a time.*?\d times as long", verdict(peers_of(ahead, "peers")))
-    theirs = {"us_batch1": 5.0, "us_batch64": 5.0, "accuracy_kept": 1.0}
-    behind = rewritten(tmp_path / "behind.jsonl", theirs, stage="peers", peer="faiss HNSW32")
-    assert "faiss HNSW32, 5.00 µs: we take" in verdict(peers_of(behind, "peers"))
-
-
-def test_a_missing_library_is_named_with_its_install_line(made: tuple[Page, Path]) -> None:
-    assert "ScaNN was not there" in made[1].read_text()
+def test_the_page_says_what_the_default_learned_from(tmp_path: Path) -> None:
+    said = "configured by itself to the rows and 6,000 training features"
+    learned = rewritten(tmp_path / "learned.jsonl", {"learned_from": 6000}, stage="layer", pipeline="default")
+    for records, times in ((learned, 2), (write_records(tmp_path / "before.jsonl"), 0)):
+        assert write_page(make_page(records, tmp_path), tmp_path).read_text().count(said) == times
 
 
 def test_a_layer_that_is_never_right_is_drawn(tmp_path: Path) -> None:
@@ -195,7 +186,6 @@ def test_the_texts_of_documents_follow_the_records(tmp_path: Path) -> None:
     records = rewritten(tmp_path / "good.jsonl", {"accuracy_kept": 0.995}, stage="layer", pipeline="paper")
     records.write(stage="softmax_layer", kind="result", accuracy=0.71, by_style={"Song": 0.7, "Kai": 0.72})
     found = texts(records)
-    assert "| 1 |" in found["imagenet21k_speed_table"]
     assert "71.0%" in found["imagenet21k_exact_layer"]
     assert "candidate softmax, own candidates, K = 30 / 300 / 3000" in found["imagenet21k_heads"]
     assert all("None" not in text and "nan" not in text for text in found.values())

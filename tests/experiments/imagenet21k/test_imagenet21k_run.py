@@ -9,7 +9,7 @@ import torch
 from rich.console import Console
 
 from experiments.frame.records import Records
-from experiments.frame.stages import CACHE, RECORDS, Options, Run, Stage, run_experiment
+from experiments.frame.stages import CACHE, RECORDS, Options, Run, run_experiment
 from experiments.imagenet21k import features, model, training
 from experiments.imagenet21k import stages as experiment
 from experiments.imagenet21k.model import QUICK
@@ -20,11 +20,6 @@ PLAN = replace(
     warm_up_steps=60, base_steps=40, examples=5000, tests=600, curve_tests=200, softmax_steps=12, softmax_batch=250,
     head_seconds=0.5, batches=(1, 8), candidates=(10, 300),
 )  # fmt: skip
-ASIDE = "peers"  # they have tests of their own
-
-
-def stages(options: Options) -> list[Stage]:
-    return [stage for stage in experiment.stages(options) if stage.name != ASIDE]
 
 
 class KilledError(Exception):
@@ -38,7 +33,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = Options(quick=True, threads=1, seed=3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(model, "QUICK", PLAN)
-        smaller = replace(experiment.EXPERIMENT, stages=stages)
         original, calls = training.learn_from_nothing, []
 
         def killed_at_the_third(*arguments: object) -> object:
@@ -49,8 +43,8 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
         patch.setattr(training, "learn_from_nothing", killed_at_the_third)
         with pytest.raises(KilledError):
-            run_experiment(smaller, out, options, False, Console(quiet=True))
-        run_experiment(smaller, out, options, True, Console(quiet=True))
+            run_experiment(experiment.EXPERIMENT, out, options, False, Console(quiet=True))
+        run_experiment(experiment.EXPERIMENT, out, options, True, Console(quiet=True))
     return out
 
 
@@ -61,7 +55,7 @@ def run_of(out: Path) -> Run:
 def test_every_stage_ends_and_no_head_is_trained_twice(finished: Path) -> None:
     records = Records(finished / RECORDS)
     assert [end["stage"] for end in records.select(kind="stage_end")] == [
-        stage.name for stage in stages(Options(quick=True))
+        stage.name for stage in experiment.stages(Options(quick=True))
     ]
     trained = [(end["head"], end["candidates"], end["rule"]) for end in records.select(stage="heads", kind="result")]
     assert sorted(map(str, trained)) == sorted(map(str, (key for key in training.HEADS if key[1] != 3000)))

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from experiments.peers import CONTESTANTS, Contestant, Peer
-from experiments.peers.bfloat16 import TorchBfloat16
 from experiments.peers.lorann_peer import Lorann
 from experiments.peers.peer import Widened
 from experiments.peers.rabitq_peers import RaBitQCells, SymphonyQG
@@ -82,16 +81,6 @@ def test_the_list_loads_no_library() -> None:
     program = f"import sys, experiments.peers.measuring, experiments.peers.entries; print({heavy} & set(sys.modules))"
     printed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "set()"
-
-
-def test_bfloat16_answers_are_those_of_its_search_up_to_rounding() -> None:
-    peer = TorchBfloat16(CLASSES, FEATURES, 1)
-    rows, bias, queries = arrays()
-    peer.build(rows, bias)
-    quick, searched = peer.answers(queries, 1, {})[:, 0], peer.search(queries, 1, {}, batch_mode=True)[:, 0]
-    logits = queries @ rows.T + bias
-    difference = np.take_along_axis(logits, quick[:, None], 1) - np.take_along_axis(logits, searched[:, None], 1)
-    assert np.abs(difference).max() <= 2**-7 * np.abs(logits).max()  # eight bits: the last may round either way
 
 
 def test_the_wider_inner_product_is_the_logit() -> None:
