@@ -13,7 +13,7 @@ from experiments.heads.literal_parts import literal_block
 from experiments.heads.many_labels_table import many_labels_block
 from experiments.heads.page import PER_STEP, TASKS, paper_classes
 from experiments.heads.sizes import per_step_stage, seconds_stage
-from experiments.heads.verdicts import OURS, runs_by_head, verdicts
+from experiments.heads.verdicts import at_the_end, runs_by_head, verdicts
 
 RESULTS = "experiments/results/heads"
 PAGE = f"[page]({RESULTS}/report.html)"
@@ -139,11 +139,11 @@ def tasks_sentence(records: Records) -> str:
     ends, behind = [], []
     for task in TASKS:
         runs = runs_by_head(records, seconds_stage(task))
-        if OURS not in runs or len(runs) < 2:
+        found = at_the_end(runs)
+        if found is None:
             continue
-        score = {head: mean(run["score"] for run in found) for head, found in runs.items()}
-        best = max((head for head in score if head != OURS), key=score.__getitem__)
-        ends.append(f"{task} {percent(score[OURS])}, {percent(score[best])} ({LOOKS[best][2]})")
+        ours, other, head = found
+        ends.append(f"{task} {percent(ours)}, {percent(other)} ({LOOKS[head][2]})")
         told = task_parts.behind(runs)
         behind += [f"on {task} {told}"] if told else []
     if not ends:

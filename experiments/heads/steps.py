@@ -1,4 +1,4 @@
-"""Time of one training step of a head alone: forward, backward, update, refresh."""
+"""Time of one training step of a head: forward, backward, update, refresh; alone, and with a small network below."""
 
 import re
 import statistics
@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import manyclass.torch as mct
+from experiments.demo.task import trunk
 from experiments.frame.stages import Run
 from experiments.heads.apart import run_apart
 from experiments.heads.contestants import make
@@ -23,6 +24,7 @@ FULL_LIMIT = 2_000_000  # classes: beyond, weights, gradient, momentum and logit
 MEASURED, WARM_UP = 12, 4
 MINING_MEASURED, MINING_WARM_UP = 64, 16  # whole rounds from one look-up of candidates to the next
 MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
+Batch = tuple[Tensor, Tensor]
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
 STEP_HEADS = (
     "candidate",
@@ -81,38 +83,51 @@ def measure(name: str, size: StepSizes) -> dict[str, float | None]:
     make_head, optimize = contestant(name, size.candidates)
     head = make_head(size.features, size.classes)
     optimizer = optimize(head.parameters()) if optimize else None
-    steps: list[tuple[float, float, float]] = []
     mines = isinstance(head, mct.CandidateSoftmax) and head.shared
     measured, warm_up = (MINING_MEASURED, MINING_WARM_UP) if mines else (MEASURED, WARM_UP)
-    for x, y in batches(head, size, measured + warm_up):
-        x.requires_grad_()
-        start = time.perf_counter()
-        loss = head(x, y)
-        forward = time.perf_counter()
-        loss.backward()
-        backward = time.perf_counter()
-        if optimizer is not None:
-            optimizer.step()
-            optimizer.zero_grad()
-            if not steps:  # what a long run has behind it: the system hands out a state's memory at its first touch
-                _touch(optimizer)
-        steps.append((forward - start, backward - forward, time.perf_counter() - backward))
-    kept = steps[warm_up:]
+    alone = time_steps(head, optimizer, None, batches(head, size, measured + warm_up))[warm_up:]
     parts = {
-        f"{part}_ms": 1000 * statistics.mean(step[place] for step in kept)
+        f"{part}_ms": 1000 * statistics.mean(step[place] for step in alone)
         for place, part in enumerate(("forward", "backward", "update"))
     }
     meter = getattr(head, "meter", None)
     distinct = meter.report().get("distinct_classes", 0.0) if meter is not None else 0.0
     peak = peak_bytes() / size.classes
     shared = head.samples if isinstance(head, mct.SampledSoftmax) else int(distinct) if mines else 0
+    below = trunk(size.features, size.features)
+    whole = time_steps(head, optimizer, below, batches(head, size, measured + warm_up))[warm_up:]
     return {
         **parts,
-        "step_ms": 1000 * statistics.mean(sum(step) for step in kept),
+        "step_ms": 1000 * statistics.mean(sum(step) for step in alone),
+        "with_trunk_ms": 1000 * statistics.mean(sum(step) for step in whole),
         "distinct_classes": distinct,
         "peak_bytes_per_class": peak,
         "bare_products_ms": bare_products_ms(size, shared) if shared else None,
     }
+
+
+def time_steps(
+    head: mct.OutputHead, optimizer: torch.optim.Optimizer | None, below: nn.Module | None, data: list[Batch]
+) -> list[tuple[float, float, float]]:
+    """Return the seconds of forward, backward and update of every step. below: a network before the head, if any."""
+    optimizers = [] if optimizer is None else [optimizer]
+    if below is not None:
+        optimizers.append(torch.optim.SGD(below.parameters(), **MOMENTUM))
+    steps: list[tuple[float, float, float]] = []
+    for x, y in data:
+        x.requires_grad_(below is None)
+        start = time.perf_counter()
+        loss = head(x if below is None else below(x), y)
+        forward = time.perf_counter()
+        loss.backward()
+        backward = time.perf_counter()
+        for one in optimizers:
+            one.step()
+            one.zero_grad()
+        if not steps and optimizer is not None:
+            _touch(optimizer)  # what a long run has behind it: the system hands out a state's memory at its first touch
+        steps.append((forward - start, backward - forward, time.perf_counter() - backward))
+    return steps
 
 
 def bare_products_ms(size: StepSizes, classes: int) -> float:
@@ -129,7 +144,7 @@ def bare_products_ms(size: StepSizes, classes: int) -> float:
     return 1000 * statistics.mean(spent[MINING_WARM_UP:])
 
 
-def batches(head: mct.OutputHead, size: StepSizes, count: int) -> list[tuple[Tensor, Tensor]]:
+def batches(head: mct.OutputHead, size: StepSizes, count: int) -> list[Batch]:
     """Return batches whose inputs lie near the rows of their classes, as they do in a network that has learned."""
     generator = torch.Generator().manual_seed(1)
     weight: Tensor = head.get_parameter("weight").detach()

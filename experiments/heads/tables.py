@@ -69,6 +69,7 @@ def parts_table(records: Records, stage: str, classes: int) -> Table:
             number(record["step_ms"]),
             times(record["step_ms"] / bare) if (bare := record.get("bare_products_ms")) else ABSENT,
             times(full["step_ms"] / record["step_ms"]) if full else ABSENT,
+            number(record.get("with_trunk_ms")),
             times(record["step_ms"] / tree["step_ms"]) if tree else ABSENT,
             whole(record["distinct_classes"] or None),
             whole(record["peak_bytes_per_class"]),
@@ -77,7 +78,8 @@ def parts_table(records: Records, stage: str, classes: int) -> Table:
         if (record := found.get(head))
     ]
     columns = [f"{whole(classes)} classes", "forward", "backward", "update", "step, ms", "× three bare products",
-               "faster than full", "× the hierarchical step", "distinct classes", "peak bytes per class"]  # fmt: skip
+               "faster than full", "with a small network below, ms", "× the hierarchical step", "distinct classes",
+               "peak bytes per class"]  # fmt: skip
     caption = "Milliseconds by part; peak memory is that of the whole process, Python and torch included."
     return Table(columns, rows, caption)
 

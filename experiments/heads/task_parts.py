@@ -17,6 +17,7 @@ from experiments.heads.verdicts import (
     Runs,
     Verdict,
     ahead_or_equal,
+    at_the_end,
     behind_at,
     mean_against_time,
     runs_by_head,
@@ -137,14 +138,13 @@ def ahead_table(records: Records, tasks: list[str]) -> Table:
     rows = []
     for task in tasks:
         runs = runs_by_head(records, seconds_stage(task))
-        ahead = ahead_or_equal(runs)
-        if ahead is None:
+        ends = at_the_end(runs)
+        if ends is None:
             rows.append([short(task), *[ABSENT] * 3, _why_not(records, task)])
             continue
-        ends = {head: mean(run["score"] for run in found) for head, found in runs.items()}
-        best = max((head for head in ends if head != OURS), key=ends.__getitem__)
-        other = f"{percent(ends[best])} ({LOOKS[best][2]})"
-        rows.append([short(task), percent(ends[OURS]), other, behind(runs) or ABSENT, YES_OR_NO[ahead]])
+        ours, other, head = ends
+        rows.append([short(task), percent(ours), f"{percent(other)} ({LOOKS[head][2]})", behind(runs) or ABSENT,
+                     YES_OR_NO[ahead_or_equal(runs)]])  # fmt: skip
     columns = ["task", "candidate, at the end", "best other, at the end", "candidate is behind, at tenths of the time",
                "ahead or equal"]  # fmt: skip
     return Table(columns, rows, "Means of the seeds; behind: with every seed.", "lrrll")

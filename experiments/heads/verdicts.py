@@ -39,6 +39,15 @@ def mean_against_time(runs: Sequence[Record]) -> Curve:
     return [(budget * (place + 1) / len(scores), mean(values)) for place, values in enumerate(scores)]
 
 
+def at_the_end(runs: Runs) -> tuple[float, float, str] | None:
+    """Return the mean final score of ours, that of the best other head, and which that is; None: runs are lacking."""
+    if OURS not in runs or len(runs) < 2:
+        return None
+    scores = {head: mean(run["score"] for run in found) for head, found in runs.items()}
+    best = max((head for head in scores if head != OURS), key=scores.__getitem__)
+    return scores[OURS], scores[best], best
+
+
 def behind_at(ours: Sequence[Record], other: Sequence[Record]) -> list[int]:
     """Return the tenths, from 1 on, at which the other head is ahead with every seed that both have."""
     theirs = {run["seed"]: run["curve"] for run in other}
