@@ -13,6 +13,7 @@ from experiments.heads.literal_parts import literal_block
 from experiments.heads.many_labels_table import many_labels_block
 from experiments.heads.page import PER_STEP, TASKS, paper_classes
 from experiments.heads.sizes import per_step_stage, seconds_stage
+from experiments.heads.ten_million import ten_million_block
 from experiments.heads.verdicts import at_the_end, runs_by_head, verdicts
 
 RESULTS = "experiments/results/heads"
@@ -38,6 +39,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_serving": serving_block(records),
         "many_labels": many_labels_block(records, PAGE),
         "heads_bfloat16": rounding_block(records),
+        "heads_ten_million": ten_million_block(records),
     }
 
 

@@ -12,6 +12,7 @@ from experiments.heads import figures, literal_parts, tables, task_parts
 from experiments.heads.bfloat16 import rounding_table
 from experiments.heads.many_labels_table import many_labels_table
 from experiments.heads.sizes import FULL, per_step_stage, seconds_stage
+from experiments.heads.ten_million import ten_million_table
 from experiments.heads.verdicts import verdicts
 
 Parts = list[Table | Figure | Text]
@@ -51,6 +52,8 @@ def make_page(records: Records, folder: Path) -> Page:
         section("refresh", "Refresh: when rows are re-hashed", REFRESH,
                 lambda: [figures.draw_refresh(records, folder), tables.refresh_table(records)]),
         section("bfloat16", "Bytes: rows of 16 bits", BYTES, lambda: [rounding_table(records)]),
+        section("ten_million", "Ten million: classes that fill a machine", TEN_MILLION,
+                lambda: [ten_million_table(records)]),
         section("tail", "Tail: how far its samples are off", TAIL,
                 lambda: [figures.draw_tail(records, folder), tables.tail_table(records)]),
         section(literal_parts.STAGE, "Paper's rule: where it learns, and where not", literal_parts.TEXT,
@@ -113,6 +116,10 @@ REFRESH = "How much of the exact best ten is computed while rows move, for sever
 BYTES = (
     "Rows of bfloat16 and the states of their optimizers, rounded by chance (what row optimizers do), to nearest (what "
     "torch does), and float32; sampled softmax on random points, normalized trunk."
+)
+TEN_MILLION = (
+    "Rows of bfloat16 in the default head, updated in backward: what `memory_budget` says beforehand, and the most "
+    "that the process held, with all states of the optimizer touched and its first answer given."
 )
 TAIL = (
     "The estimate of the normaliser is unbiased. Its logarithm is too low, by about half the relative variance, and so "

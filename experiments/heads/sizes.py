@@ -30,6 +30,16 @@ class StepSizes:
 
 
 @dataclass(frozen=True)
+class WideSizes:
+    """Of the head that fills a machine's memory."""
+
+    classes: int
+    features: int
+    batch: int
+    steps: int
+
+
+@dataclass(frozen=True)
 class TaskSizes:
     """Of the runs on one task; all of it fixed before anything is measured."""
 
@@ -81,6 +91,7 @@ class Sizes:
     seeds: tuple[int, ...]  # of the runs on tasks
     serving: ServingSizes
     literal: LiteralSizes
+    ten_million: WideSizes
 
 
 FULL = Sizes(
@@ -102,6 +113,7 @@ FULL = Sizes(
     seeds=(0, 1, 2),
     serving=ServingSizes(100_000, 64, 4000, 256, 50, 5_000_000, 100),
     literal=LiteralSizes(2_000, 64, 600, (0.0, 1.0, 2.0, 4.0), (0.5, 1.0, 2.0), 20_000),
+    ten_million=WideSizes(10_000_000, 256, 256, 50),
 )
 QUICK = Sizes(
     steps=(StepSizes(2_000, 32, 32, 50), StepSizes(20_000, 32, 32, 50)),
@@ -120,6 +132,7 @@ QUICK = Sizes(
     seeds=(0,),
     serving=ServingSizes(5_000, 32, 200, 32, 10, 20_000, 20),
     literal=LiteralSizes(200, 32, 20, (0.0, 4.0), (0.5,), 500),
+    ten_million=WideSizes(20_000, 32, 32, 10),
 )
 
 

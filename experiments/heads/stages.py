@@ -13,7 +13,18 @@ from experiments.heads.sizes import minutes_of, per_step_stage, seconds_stage, s
 def stages(options: Options) -> list[Stage]:
     """Return the stages in order, with the minutes they take on 2 cores."""
     # torch is loaded when something is to be run, not by `report` and `doctor`
-    from experiments.heads import bfloat16, learning, literal, many_labels, per_step, same_seconds, serving, steps, tail
+    from experiments.heads import (
+        bfloat16,
+        learning,
+        literal,
+        many_labels,
+        per_step,
+        same_seconds,
+        serving,
+        steps,
+        tail,
+        ten_million,
+    )  # fmt: skip
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)
@@ -51,6 +62,8 @@ def stages(options: Options) -> list[Stage]:
               learn("refresh", learning.refresh_runs(sizes.learning))),
         options.stage("bfloat16", "rows of 16 bits: rounded by chance, to nearest, and float32", 12, 0.2,
               lambda run: bfloat16.run_bfloat16(run, sizes.learning)),
+        options.stage("ten_million", "ten million classes × 256 in rows of 16 bits (16 GB)", 6, 0.1,
+              lambda run: ten_million.run_ten_million(run, sizes.ten_million)),
         options.stage("tail", "bias of loss and gradient against samples of the tail", 1, 0.05,
               lambda run: tail.run_tail(run, sizes.samples, sizes.draws)),
         options.stage("literal", "why the paper's rule learns here and not there", 6, 0.1,

@@ -125,7 +125,9 @@ def time_steps(
             one.step()
             one.zero_grad()
         if not steps and optimizer is not None:
-            _touch(optimizer)  # what a long run has behind it: the system hands out a state's memory at its first touch
+            touch_states(
+                optimizer
+            )  # what a long run has behind it: the system hands out a state's memory at its first touch
         steps.append((forward - start, backward - forward, time.perf_counter() - backward))
     return steps
 
@@ -163,7 +165,8 @@ def peak_bytes() -> float:
     return 1024.0 * int(told[1]) if told else float("nan")
 
 
-def _touch(optimizer: torch.optim.Optimizer) -> None:
+def touch_states(optimizer: torch.optim.Optimizer) -> None:
+    """Write all states of an optimizer: zeros take no memory before."""
     for state in optimizer.state.values():
         for value in state.values():
             if isinstance(value, Tensor):

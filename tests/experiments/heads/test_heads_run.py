@@ -13,11 +13,22 @@ from layer_cases import quick_run
 from experiments.frame.documents import RESULTS
 from experiments.frame.records import Records
 from experiments.frame.stages import Options, redraw
-from experiments.heads import EXPERIMENT, bfloat16, learning, many_labels, per_step, same_seconds, serving, sizes, steps
+from experiments.heads import (
+    EXPERIMENT,
+    bfloat16,
+    learning,
+    many_labels,
+    per_step,
+    same_seconds,
+    serving,
+    sizes,
+    steps,
+    ten_million,
+)
 from experiments.heads.apart import run_apart
 from experiments.heads.contestants import ON_TASKS
 from experiments.heads.page import make_page
-from experiments.heads.sizes import LearningSizes, LiteralSizes, ServingSizes, Sizes, StepSizes, TaskSizes
+from experiments.heads.sizes import LearningSizes, LiteralSizes, ServingSizes, Sizes, StepSizes, TaskSizes, WideSizes
 from experiments.heads.tables import learning_groups, mean_curve, steps_to
 from manyclass.errors import ConfigError
 
@@ -26,7 +37,7 @@ pytestmark = pytest.mark.usefixtures("thread_counts")
 SECONDS = {f"seconds_{task}" for task in ("demo", "families", "wordnet", "han", "places", "articles")}
 PER_STEP = {f"per_step_{task}" for task in ("demo", "families", "wordnet", "places")}
 OTHERS = {"steps", "paper_setting", "learning", "momentum", "refresh", "tail", "serving"}
-STAGES = SECONDS | PER_STEP | OTHERS | {"bfloat16", "many_labels", "literal"}
+STAGES = SECONDS | PER_STEP | OTHERS | {"bfloat16", "many_labels", "literal", "ten_million"}
 TINY = Sizes(
     steps=(StepSizes(200, 16, 4, 10), StepSizes(400, 16, 4, 10)),
     paper_setting=StepSizes(300, 16, 4, 10),
@@ -44,6 +55,7 @@ TINY = Sizes(
     seeds=(0, 1),
     serving=ServingSizes(300, 16, 8, 4, 3, 400, 8),
     literal=LiteralSizes(80, 16, 3, (0.0, 4.0), (0.5,), 500),
+    ten_million=WideSizes(300, 16, 4, 3),
 )
 
 
@@ -57,7 +69,7 @@ def test_every_stage_runs_its_page_shows_it_and_resuming_adds_nothing(
 ) -> None:
     monkeypatch.setattr(sizes, "QUICK", TINY)
     monkeypatch.setattr(many_labels, "QUICK", many_labels.ManyLabelsSizes((300, 40), 1, (0,)))
-    for module in (bfloat16, learning, many_labels, per_step, same_seconds, serving, steps):
+    for module in (bfloat16, learning, many_labels, per_step, same_seconds, serving, steps, ten_million):
         monkeypatch.setattr(module, "run_apart", run_here)
     records = run_stages(tmp_path)
     assert {record["stage"] for record in records.select(kind="result")} == STAGES
