@@ -125,9 +125,7 @@ def time_steps(
             one.step()
             one.zero_grad()
         if not steps and optimizer is not None:
-            touch_states(
-                optimizer
-            )  # what a long run has behind it: the system hands out a state's memory at its first touch
+            touch_states(optimizer)  # as in a long run: a state gets its memory when it is first touched
         steps.append((forward - start, backward - forward, time.perf_counter() - backward))
     return steps
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from experiments.frame.documents import as_markdown
 from experiments.frame.page import Table
@@ -42,7 +43,7 @@ def run_ten_million(run: Run, sizes: WideSizes) -> None:
             show(completed, f"{left[turn]}: {found['step_ms']:.1f} ms, {found['peak'] / 1e9:.1f} GB")
 
 
-def measure(optimizer: str, sizes: WideSizes) -> dict[str, float | int | None]:
+def measure(optimizer: str, sizes: WideSizes) -> dict[str, Any]:
     """Return milliseconds of a step, seconds until the index is built, and bytes at the end, the process included."""
     import torch
 
