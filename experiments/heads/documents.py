@@ -82,7 +82,7 @@ def learning_limit(records: Records) -> str:
     """Return how much of the classes a step of these runs computes."""
     runs = records.select(stage="learning", kind="result", head="candidate")
     classes, distinct = runs[-1]["classes"], mean(run["readings"]["distinct_classes"] for run in runs)
-    return f"at {whole(classes)} classes the default computes {whole(distinct)} of them per step"
+    return f"{whole(distinct)} of {whole(classes)} classes per step"
 
 
 def tail_block(records: Records) -> str:

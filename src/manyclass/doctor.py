@@ -75,5 +75,6 @@ def _examine_core(say: Callable[[str], None]) -> bool:
     say(f"manyclass {package('manyclass', '', '').found or 'from its sources'}")
     say(f"  backend {info.backend}, instruction set {info.simd} (also possible: {others}), {info.threads} threads")
     say(f"  CPU {cpu_model()}, caches: {caches_in_words(cache_kb()) or 'the system does not tell'}")
-    say(f"  OMP_WAIT_POLICY {os.environ.get('OMP_WAIT_POLICY', 'not set')}")
+    waiting = (f"{name} {os.environ.get(name, 'not set')}" for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"))
+    say(f"  {', '.join(waiting)}")
     return True

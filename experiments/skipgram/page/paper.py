@@ -10,5 +10,4 @@ PRECISION = {  # in percent, hierarchical softmax and WTA softmax after 100 hour
     "100": (13.2, 18.5),
 }
 AVERAGE_PRECISION = (2.31, 4.53)
-ANALOGIES = (50.0, 5.0)  # in percent
 EXAMPLES_PER_SECOND = (100e9 / 360_000, 100e6 / 360_000)  # 100 billion and 100 million examples in 100 hours

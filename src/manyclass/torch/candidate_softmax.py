@@ -72,11 +72,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         `log_prob`, and in training with shared=False; more come closer to the exact answer, and are slower. Training
         with shared=True has `mined_candidates` instead.
     output: "softmax" (default), or "logistic": every class is a yes/no question.
-    shared: bool = True. All examples of a batch use the same classes, what any of them found: one dense product, and it
-        learns better (docs/training.md). False: every example its own, as in the paper.
+    shared: bool = True. All examples of a batch use the same classes, its positives, the tail and what mining found:
+        one dense product, and it learns better (docs/training.md). False: every example its own, as in the paper.
     mined_examples: int = 0. With shared=True, examples of a batch for which candidates are looked up. None by default:
         next to a light network the time is better spent on more steps. Where the network below takes most of a step,
-        give it the batch, so that every example meets the classes it confuses (docs/training.md, "Mining").
+        give it the batch, so that every example meets the classes it confuses (docs/training.md, "When to mine").
     mined_every: int = 1. Steps from one such look-up to the next, at least; more while hard classes hold little
         probability, as at the start of training.
     mined_candidates: int = 16. Classes retrieved for each of these examples.
@@ -285,7 +285,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
 
     @torch.compiler.disable
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return the loss. In training mode this also re-hashes the step's share of the classes."""
+        """Return the loss. Where a step looks candidates up, it first re-hashes its share of the classes."""
         return super().forward(input, target)
 
     @torch.compiler.disable

@@ -252,7 +252,7 @@ def _say_once_that_threads_spin() -> None:
     if torch.get_num_threads() > 1 and "OMP_WAIT_POLICY" not in os.environ:
         warnings.warn(
             "OMP_WAIT_POLICY is not set: torch's threads spin after each operation, on the cores that the head wants, "
-            "and a step takes up to two and a half times as long; set OMP_WAIT_POLICY=PASSIVE before Python starts",
+            "and a step takes longer; set OMP_WAIT_POLICY=PASSIVE and GOMP_SPINCOUNT=20000 before Python starts",
             SlowThreadsWarning,
             stacklevel=2,
         )

@@ -1,6 +1,6 @@
 """Best classes and log probabilities over ranks: each answers for its own classes, for the inputs of all."""
 
-from typing import Any
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +15,6 @@ from manyclass.torch.class_shards import ClassShards
 from manyclass.torch.head import check_overflow, reshaped, without
 from manyclass.torch.predictions import Normalizer, checked_normalizer, ranked
 from manyclass.torch.ranks import Ranks, Said
-
-NORMALIZERS = ("candidates", "estimated", "exact")
 
 
 class ShardedPredictions(CandidateSoftmax):
@@ -171,7 +169,7 @@ class ShardedPredictions(CandidateSoftmax):
 
     def _agreed(self, flat: Tensor, normalizer: Any) -> dict[str, int]:
         """Return what all ranks must ask alike."""
-        number = NORMALIZERS.index(checked_normalizer(normalizer))
+        number = get_args(Normalizer).index(checked_normalizer(normalizer))
         wide = int(flat.dtype == torch.float64)
         return {"normalizer": number, "exact()": int(self._nothing_approximated), "float64 input": wide}
 

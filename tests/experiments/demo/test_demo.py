@@ -56,7 +56,7 @@ def test_a_page_of_nothing_can_be_drawn(tmp_path: Path) -> None:
 def test_documents_have_a_row_for_each_head(out: Path) -> None:
     texts = documents(Records(out / "records.jsonl"))
     assert len(texts["demo_table"].splitlines()) == 2 + len(NAMES)
-    assert texts["demo_full_accuracy"].endswith("%")
+    assert texts["demo_wta_accuracy"].endswith("%")
 
 
 # The task
