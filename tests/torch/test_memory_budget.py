@@ -1,5 +1,6 @@
 """What a head takes is known before it is taken: computed, printed, refused."""
 
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -162,3 +163,26 @@ def test_available_memory_is_that_of_the_machine_or_of_the_narrowest_container(t
            "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "4000",
            "sys/fs/cgroup/memory/x/memory.stat": "total_inactive_file 100\n"}  # fmt: skip
     assert available_memory(files(tmp_path, old)) == 1100
+
+
+def test_the_bytes_per_class_in_the_readme_are_those_of_the_code() -> None:
+    classes, features = 1_000_000, 128
+    text = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    told = dict(re.findall(r"^\| ([^|]+?) \| ([\d,]+) \|", text.partition("### Memory at a million classes")[2], re.M))
+    by_optimizer = {
+        name: memory_budget(features, classes, optimizer=make)
+        for name, make in {
+            "`RowSGD`, momentum at once (default)": partial(RowSGD, lr=0.1, momentum=0.9),
+            '`RowSGD(row_momentum="lazy")`, `RowAdagrad`': RowAdagrad,
+            "`RowAdam`": RowAdam,
+        }.items()
+    }
+    biases = 4  # a bias has the states of a row's element
+    for name, budget in by_optimizer.items():
+        states = budget.states // classes
+        assert told[name] == f"{states + biases * states // (4 * features):,}"
+    plain = by_optimizer["`RowAdam`"]
+    assert told["row and bias"] == str((plain.rows + plain.bias) // classes)
+    assert told["index of a head, from the first look-up on"] == str(round(plain.index / classes) - budgets.REMEMBERED)
+    serving = HashConfig.for_problem(classes=classes, features=features)
+    assert f"chooses more for serving: {round(serving.bytes_per_class(classes))} |" in text
