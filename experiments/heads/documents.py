@@ -14,7 +14,7 @@ from experiments.heads.many_labels_table import many_labels_block
 from experiments.heads.page import PER_STEP, TASKS, paper_classes
 from experiments.heads.sizes import per_step_stage, seconds_stage
 from experiments.heads.ten_million import ten_million_block
-from experiments.heads.verdicts import at_the_end, runs_by_head, verdicts
+from experiments.heads.verdicts import at_the_end, runs_by_head, share_of_full, verdicts
 
 RESULTS = "experiments/results/heads"
 PAGE = f"[page]({RESULTS}/report.html)"
@@ -32,6 +32,7 @@ def texts(records: Records) -> dict[str, str]:
         "heads_literal": literal_block(records, f"{RESULTS}/figures"),
         "heads_seconds": seconds_block(records),
         "heads_per_step": per_step_block(records),
+        "heads_per_step_sentence": per_step_sentence(records),
         "heads_tasks_sentence": tasks_sentence(records),
         "heads_steps": steps_block(records),
         "heads_step_sentence": step_sentence(records),
@@ -136,6 +137,13 @@ def per_step_block(records: Records) -> str:
     return block(as_markdown(task_parts.per_step_table(records, PER_STEP)), f"{one_thread(records)}, {PAGE}.")
 
 
+def per_step_sentence(records: Records) -> str:
+    """Return which share of full softmax's score the default reaches after as many steps."""
+    shares = {task: share_of_full(runs_by_head(records, per_step_stage(task))) for task in PER_STEP}
+    told = [f"{task} {share:.0%}" for task, share in shares.items() if share is not None]
+    return ", ".join(told) if told else "not measured yet"
+
+
 def tasks_sentence(records: Records) -> str:
     """Return how the candidate head and the best other one end on every task, and where ours is behind."""
     ends, behind = [], []
@@ -174,8 +182,8 @@ def step_sentence(records: Records) -> str:
         record["head"]: record["step_ms"] for record in records.select(stage="steps", kind="result", classes=classes)
     }
     return (
-        f"at {whole(classes)} classes a training step of the head takes {number(found['candidate'])} ms, "
-        f"{times(found['full'] / found['candidate'])} as fast as full softmax's"
+        f"At {whole(classes)} classes a training step of the head takes {number(found['candidate'])} ms, full softmax's "
+        f"{times(found['full'] / found['candidate'])} as long"
     )
 
 
