@@ -182,8 +182,8 @@ def step_sentence(records: Records) -> str:
         record["head"]: record["step_ms"] for record in records.select(stage="steps", kind="result", classes=classes)
     }
     return (
-        f"At {whole(classes)} classes a training step of the head takes {number(found['candidate'])} ms, full softmax's "
-        f"{times(found['full'] / found['candidate'])} as long"
+        f"At {whole(classes)} classes a training step of the head takes {number(found['candidate'])} ms, "
+        f"full softmax's {times(found['full'] / found['candidate'])} as long"
     )
 
 
