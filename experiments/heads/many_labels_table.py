@@ -40,9 +40,10 @@ def many_labels_block(records: Records, page: str) -> str:
     if some is None:
         return f"Not measured yet: stage `{STAGE}` of the experiment `heads`."
     seeds = len({run["seed"] for run in records.select(stage=STAGE, kind="result")})
+    of_seeds = "one seed" if seeds == 1 else f"means of {seeds} seeds"
     return (
         f"{whole(some['train'])} articles to learn from, {whole(some['tests'])} to be judged on, "
         f"{whole(some['classes'])} labels; {some['passes']} passes of training, hidden {some['hidden']}, "
-        f"batch {some['batch']}, {'one seed' if seeds == 1 else f'means of {seeds} seeds'}; {machine_in_words(records, STAGE)}, {page}.\n\n"
+        f"batch {some['batch']}, {of_seeds}; {machine_in_words(records, STAGE)}, {page}.\n\n"
         f"{as_markdown(many_labels_table(records))}"
     )

@@ -14,6 +14,7 @@ from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import CandidateSoftmax, RowSGD, SampledSoftmax, load_checkpoint, save_checkpoint
 from manyclass.torch.class_sampler import ClassSampler, Drawn
 from manyclass.torch.removed_classes import RemovedClasses
+from manyclass.torch.step_classes import MOST_KEPT
 from manyclass.torch.target_counts import TargetCounts
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.ApproximationWarning")  # classes are few
@@ -301,3 +302,29 @@ def test_hostile_settings_are_refused() -> None:
         SampledSoftmax(3, 4, sampler="in_batch", frequencies=[1, 2, 3, 4])  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="frequencies belong to sampler='in_batch'"):
         SampledSoftmax(3, 4, frequencies=torch.ones(4))
+
+
+def test_sampled_softmax_computes_the_same_step_again_in_backward() -> None:
+    x, y, found = torch.randn(8, 5), torch.arange(8), []
+    for recompute in (False, True):
+        head = sampled()
+        optimizer = RowSGD(head.parameters(), lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = checkpoint(head, x.requires_grad_(), y, use_reentrant=False) if recompute else head(x, y)
+            loss.backward()
+            optimizer.step()
+        found.append((float(loss.detach()), head.weight.detach().clone(), head.sampler.generator.get_state()))
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(*pair) for pair in zip(found[0][1:], found[1][1:], strict=True))
+
+
+@pytest.mark.parametrize("make", [candidate, sampled])
+def test_a_step_whose_classes_are_forgotten_is_not_computed_anew_in_silence(make: Any) -> None:
+    head, x = make(), torch.randn(8, 5, requires_grad=True)
+    batches = [torch.full((8,), number % 50) for number in range(MOST_KEPT + 1)]
+    sum(checkpoint(head, x, y, use_reentrant=False) for y in batches[:-1]).backward()
+    with pytest.raises(ConfigError, match="use_reentrant=False"):
+        sum(checkpoint(head, x, y, use_reentrant=False) for y in batches).backward()
+    with pytest.raises(ConfigError, match="use_reentrant=False"):
+        checkpoint(make(), x, batches[0], use_reentrant=True).backward()

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from manyclass import ConfigError, InputError
 from manyclass.torch import CandidateSoftmax, RowAdagrad, RowAdam, RowSGD
+from manyclass.torch.fused_update import FusedUpdate
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
@@ -284,3 +285,69 @@ def test_a_schedule_takes_the_rows_optimizer() -> None:
     model(*batch(0)).backward()
     schedule.step()
     assert model.head.row_optimizer.param_groups[0]["lr"] == 0.05
+
+
+@pytest.mark.parametrize("row_update", ["fused", "at_step"])
+@pytest.mark.parametrize("form", FORMS)
+def test_asking_for_the_gradient_of_the_input_alone_moves_no_row(row_update: str, form: str) -> None:
+    head = fused(RULES["momentum"], row_update, **FORMS[form]).head
+    head = head.double() if form == "float64" else head
+    x, before = random_tensor(4, FEATURES).to(head.weight.dtype).requires_grad_(), head.weight.detach().clone()
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    (asked,) = torch.autograd.grad(head(x, torch.arange(4)), x)
+    optimizer.step()
+    assert torch.equal(head.weight, before)
+    assert asked.abs().sum() > 0
+    head(x, torch.arange(4)).backward(inputs=[x])
+    optimizer.step()
+    assert torch.equal(head.weight, before)
+    head(x, torch.arange(4)).backward()
+    optimizer.step()
+    assert not torch.equal(head.weight, before)
+
+
+def test_second_derivatives_of_rows_that_move_in_backward_are_refused() -> None:
+    head, x = fused(RULES["sgd"]).head, random_tensor(4, FEATURES).requires_grad_()
+    with pytest.raises(ConfigError, match="create_graph=True"):
+        torch.autograd.grad(head(x, torch.arange(4)), x, create_graph=True)
+
+
+def test_a_bad_batch_is_dropped_before_the_step() -> None:
+    model, x = fused(RULES["sgd"], "at_step"), random_tensor(4, INPUTS)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = model.head.weight.detach().clone()
+    (model(x, torch.arange(4)) * torch.nan).backward()
+    optimizer.zero_grad()
+    model.head.zero_grad()  # that of the optimizer does not reach what waits
+    optimizer.step()
+    assert torch.equal(model.head.weight, before)
+
+
+def test_passes_that_wait_are_summed_as_they_come() -> None:
+    """However they are split by a checkpoint between them."""
+    ids, parameter = torch.arange(400), nn.Parameter(torch.zeros(500, 3))
+    gradients = [torch.randn(400, 3, generator=torch.Generator().manual_seed(seed)) for seed in range(4)]
+    straight, first = FusedUpdate(RowSGD([parameter], lr=0.1), True), FusedUpdate(RowSGD([parameter], lr=0.1), True)
+    for gradient in gradients:
+        straight.update_rows(parameter, ids, gradient)
+    for gradient in gradients[:2]:
+        first.update_rows(parameter, ids, gradient)
+    resumed = FusedUpdate(RowSGD([parameter], lr=0.1), True)
+    resumed.restore({"weight": parameter}, first.saved({"weight": parameter}))
+    for gradient in gradients[2:]:
+        resumed.update_rows(parameter, ids, gradient)
+    expected = ((gradients[0] + gradients[1]) + gradients[2]) + gradients[3]
+    for update in (straight, resumed):
+        assert torch.equal(update.waiting[parameter].values(), expected)
+
+
+@pytest.mark.parametrize("saved", ["lazy momentum", "adagrad", "adam"])
+@pytest.mark.parametrize("loaded", ["adagrad", "adam", "momentum"])
+def test_states_of_another_optimizer_are_refused(saved: str, loaded: str) -> None:
+    one, other = fused(RULES[saved]), fused(RULES[loaded])
+    one(random_tensor(4, INPUTS), torch.arange(4)).backward()
+    if saved == loaded or (saved, loaded) == ("lazy momentum", "momentum"):
+        other.load_state_dict(one.state_dict())
+        return
+    with pytest.raises(InputError, match="same row_optimizer"):
+        other.load_state_dict(one.state_dict())

@@ -308,3 +308,29 @@ def test_the_loss_is_torchs_also_with_a_prior() -> None:
         x, y = inputs(0), targets(0)[:, 0]
         expected = functional.cross_entropy(functional.linear(x, head.weight, head.bias), y)
         torch.testing.assert_close(head(x, y), expected)
+
+
+@pytest.mark.parametrize("output", ["softmax", "logistic"])
+def test_classes_that_come_after_counting_start_as_those_that_were_never_met(output: Any) -> None:
+    head = CandidateSoftmax(FEATURES, 3000, output=output, prior="counted")
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(20):
+        head(torch.randn(64, FEATURES, generator=generator), torch.randint(100, (64,), generator=generator)).backward()
+    head.add_classes(5)
+    assert head.bias is not None
+    met, unmet, new = head.bias[:100].min(), head.bias[100:3000].mean(), head.bias[3000:]
+    assert torch.all(new < met - 1)
+    torch.testing.assert_close(new.mean(), unmet, atol=1.0, rtol=0)
+
+
+def test_a_class_that_comes_where_all_were_met_counts_half_of_the_rarest() -> None:
+    counts = torch.tensor([10.0, 4.0, 2.0])
+    head = CandidateSoftmax(FEATURES, 3, output="logistic", prior=Prior(counts, 100))
+    head.add_classes(2)
+    assert head.bias is not None
+    expected = torch.tensor([0.1, 0.04, 0.02, 0.01, 0.01])
+    torch.testing.assert_close(head.bias.detach().sigmoid(), expected)
+
+
+def test_nothing_met_counts_all_alike() -> None:
+    assert smoothed(torch.zeros(4).double()).tolist() == [1.0] * 4

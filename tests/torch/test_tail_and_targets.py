@@ -230,3 +230,16 @@ def test_where_targets_are_no_sample_draws_are_no_more() -> None:
     head.tail_and_targets.repeated = 10.0
     assert not head.tail_and_targets.at_random
     assert head._draws(positives) == 128
+
+
+def test_the_weights_add_up_after_few_batches_of_unequal_classes() -> None:
+    """A class that is not met yet weighs by how many targets are new now, and not by how many were at the start."""
+    classes, rounds, batch_size = 5000, 20, 256
+    frequencies = skewed(classes)
+    sums = []
+    for seed in range(20):
+        learned, sampler = TailAndTargets(classes), ClassSampler(classes, seed=seed)
+        for number in range(rounds):
+            found = learned.classes(NOTHING, batch(frequencies, 1000 * seed + number, batch_size), 128, sampler)
+        sums.append(float(found.log_weights.exp().sum()) / classes)
+    assert np.mean(sums) == pytest.approx(1, abs=0.2)

@@ -31,7 +31,7 @@ from manyclass.torch.approximation_meter import (
 )
 from manyclass.torch.class_sampler import ClassSampler
 from manyclass.torch.class_targets import Targets
-from manyclass.torch.head import Output, Reduction, checked_output, reshaped
+from manyclass.torch.head import Output, Reduction, checked_output, reshaped, squares_add_up
 from manyclass.torch.head_index import HeadIndex
 from manyclass.torch.linear_conversion import FromLinear, folded, linear_over
 from manyclass.torch.mining import Mining
@@ -407,12 +407,12 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         return f"{super().extra_repr()}, candidates={self.candidates}, {self.pipeline}"
 
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
-        if self.training and self.input_mean is not None and torch._C._current_graph_task_id() < 0:
-            self.input_mean.lerp_(input.detach().mean(0).to(self.input_mean.dtype), MEAN_RATE)
+        if self.training and self.input_mean is not None:
+            self._follow_mean(input.detach())
         x = self.prepared(input)
         if self._nothing_approximated:
             return self._exact_losses(x, positives)
-        again = self._recent.again(positives) if torch._C._current_graph_task_id() >= 0 else None  # within backward
+        again = self._recent.computed_before(positives) if self.training else None
         learning = self.training and torch.is_grad_enabled() and again is None
         if learning:
             self.index.note_inputs(x.detach(), self.meter.steps)
@@ -424,6 +424,12 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             self._recent.keep(positives, classes)
             self._note_step(classes, positives, distinct, pull, exact)
         return losses
+
+    def _follow_mean(self, input: Tensor) -> None:
+        """Let the running mean follow; not in a step that is computed again, nor by inputs that may be refused yet."""
+        if torch._C._current_graph_task_id() < 0 and squares_add_up(input):
+            assert self.input_mean is not None
+            self.input_mean.lerp_(input.mean(0).to(self.input_mean.dtype), MEAN_RATE)
 
     def _exact_losses(self, x: Tensor, positives: Tensor) -> Tensor:
         """Return the losses over all classes, of inputs as `prepared` returns them."""

@@ -149,6 +149,7 @@ def restore_checkpoint(
     for label, moving in optimizers.items():
         load_optimizer(label, saved[label], tensors, moving, model)
     for name, rows in _row_heads(model).items():
+        rows.drop_waiting()
         waiting = _under(f"rows/{name}/", tensors, index)
         if waiting and f"row_optimizer/{name}" in optimizers:
             rows.load_row_states({**rows.row_states(), **waiting})

@@ -37,6 +37,8 @@ def smoothed(counts: Tensor) -> Tensor:
     unmet = counts == 0
     if not unmet.any():
         return counts
+    if unmet.all():
+        return torch.ones_like(counts)
     rarest = counts[~unmet].min()
     share = float((counts == rarest).sum() / unmet.sum())
     return torch.where(unmet, rarest * min(0.5, share), counts)

@@ -68,6 +68,12 @@ class FullSoftmax(FromLinear, HeadWithPrior):
             nn.init.uniform_(self.bias, -bound, bound)
         self._set_bias_start()
 
+    def _nothing(self, flat: Tensor) -> Tensor:
+        nothing = super()._nothing(flat)
+        for parameter in (self.weight, self.bias):  # an input without gradient must not stop a plain training loop
+            nothing = nothing if parameter is None else nothing + parameter[:0].sum()
+        return nothing
+
     def _losses(self, input: Tensor, positives: Tensor) -> Tensor:
         targets = self._targets(positives) if self._weighs_targets else None
         logistic = self.output == "logistic"

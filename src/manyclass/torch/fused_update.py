@@ -23,11 +23,12 @@ class FusedUpdate:
     def __init__(self, optimizer: Any, at_step: bool) -> None:
         self.optimizer = optimizer
         self.at_step = at_step
-        self.waiting: dict[Tensor, list[Tensor]] = {}  # by parameter: sparse gradients of passes since the last step
+        self.waiting: dict[Tensor, Tensor] = {}  # by parameter: the sum of sparse gradients since the last step
+        self.passes: dict[Tensor, int] = {}  # of which the sums are
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "FusedUpdate":
         other = memo[id(self)] = FusedUpdate(copy.deepcopy(self.optimizer, memo), self.at_step)
-        other.waiting = copy.deepcopy(self.waiting, memo)
+        other.waiting, other.passes = copy.deepcopy((self.waiting, self.passes), memo)
         for parameter in other.waiting:
             call_after_step(parameter, other)
         return other
@@ -35,6 +36,7 @@ class FusedUpdate:
     def forget(self) -> None:
         """Drop the gradients that wait."""
         self.waiting.clear()
+        self.passes.clear()
 
     def begin_step(self, parameter: Tensor) -> Any:
         """Return rule and states for native code that moves the rows itself; None where gradients wait for a step."""
@@ -45,20 +47,22 @@ class FusedUpdate:
         if not self.at_step:
             self.optimizer.update_rows(parameter, ids, gradient)
             return
-        waiting = self.waiting.setdefault(parameter, [])
-        if len(waiting) >= MOST_WAITING:
+        if self.passes.get(parameter, 0) >= MOST_WAITING:
             raise ConfigError(
                 f"{MOST_WAITING} backward passes and no step of an optimizer that holds the head's rows; give it all "
                 "parameters of the model, or use row_update='fused'"
             )
-        waiting.append(sparse_rows(ids, gradient, parameter))
+        added = sparse_rows(ids, gradient, parameter)
+        # Summed as they come, two at a time: more at once would be added in no order, and a resumed run differ.
+        self.waiting[parameter] = summed(self.waiting[parameter], added) if parameter in self.waiting else added
+        self.passes[parameter] = self.passes.get(parameter, 0) + 1
         call_after_step(parameter, self)
 
     def after_step(self, parameter: Tensor) -> None:
         """Move the rows of a parameter by the sum of the gradients that wait."""
-        waiting = self.waiting.pop(parameter, [])
-        if waiting:
-            total = summed(waiting)
+        total = self.waiting.pop(parameter, None)
+        self.passes.pop(parameter, None)
+        if total is not None:
             self.optimizer.update_rows(parameter, total.indices()[0], total.values())
 
     def saved(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -69,13 +73,12 @@ class FusedUpdate:
             for key, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, Tensor):
                     tensors[f"{name}.{key}"] = value
-            if waiting := self.waiting.get(parameter):
-                total = summed(waiting)
+            if (total := self.waiting.get(parameter)) is not None:
                 tensors |= {f"{name}.waiting_ids": total.indices()[0], f"{name}.waiting": total.values()}
         return tensors
 
     def restore(self, parameters: dict[str, Tensor], tensors: dict[str, Tensor]) -> None:
-        """Take over what `saved` gave; a state of another shape is refused before anything changes."""
+        """Take over what `saved` gave; states of another shape, or of another optimizer, are refused beforehand."""
         states: dict[str, dict[str, Tensor]] = {name: {} for name in parameters}
         for full_name, tensor in tensors.items():
             name, _, key = full_name.partition(".")
@@ -84,11 +87,18 @@ class FusedUpdate:
                     expected = tuple(parameters[name].shape)
                     raise InputError(f"row state {full_name} has shape {tuple(tensor.shape)}; expected {expected}")
                 states[name][key] = tensor.detach().clone()
+        for name in parameters:
+            if states[name] and not self.optimizer.takes_states(set(states[name])):
+                raise InputError(
+                    f"row states of {name} are {', '.join(sorted(states[name]))}, which are not those of a "
+                    f"{type(self.optimizer).__name__}: load them into a head with the same row_optimizer, or leave "
+                    "them out of the state dict"
+                )
         for group, rate in zip(
             self.optimizer.param_groups, tensors.get("rates", torch.empty(0)).tolist(), strict=False
         ):
             group["lr"] = rate
-        self.waiting.clear()
+        self.forget()
         for name, parameter in parameters.items():
             self.optimizer.state.pop(parameter, None)
             if states[name]:
@@ -98,10 +108,8 @@ class FusedUpdate:
                 self.update_rows(parameter, ids, values)
 
 
-def summed(parts: list[Tensor]) -> Tensor:
-    """Return the sum of coalesced sparse gradients, coalesced."""
-    if len(parts) == 1:
-        return parts[0]
-    ids = torch.cat([part.indices() for part in parts], 1)
-    values = torch.cat([part.values() for part in parts])
-    return torch.sparse_coo_tensor(ids, values, parts[0].shape, check_invariants=False).coalesce()
+def summed(one: Tensor, other: Tensor) -> Tensor:
+    """Return the sum of two coalesced sparse gradients, coalesced."""
+    ids = torch.cat([one.indices(), other.indices()], 1)
+    values = torch.cat([one.values(), other.values()])
+    return torch.sparse_coo_tensor(ids, values, one.shape, check_invariants=False).coalesce()

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from manyclass._topk import TopK
 from manyclass._validation import check_count
 from manyclass.errors import ConfigError, InputError, InputTypeError
+from manyclass.torch.class_ids import among
 from manyclass.torch.class_targets import (
     Targets,
     checked_class_weight,
@@ -69,7 +70,7 @@ class OutputHead(nn.Module):
         self._note_targets(positives)
         with torch.autocast("cpu", enabled=False):  # a loss is summed in full precision
             losses = self._losses(flat, positives)
-        check_overflow(flat, losses)
+        check_overflow(flat, losses, summed=True)
         if self.reduction == "mean":
             one_each = self.class_weight is not None and target.shape == input.shape[:-1]
             return self._checked_loss(self._weighted_mean(losses, positives) if one_each else losses.mean())
@@ -107,7 +108,7 @@ class OutputHead(nn.Module):
         self._check_device("exclude", exclude)
         if not exclude.dim() or exclude.shape[:-1] != leading:
             raise InputError(f"exclude has shape {tuple(exclude.shape)}; expected {(*leading, 'n')}, padded with -1")
-        return self._check_ids("exclude", exclude.long(), also=-1).reshape(-1, exclude.shape[-1])
+        return self._check_ids("exclude", exclude.long(), also=-1).reshape(leading.numel(), exclude.shape[-1])
 
     @torch.no_grad()
     def predict(self, input: Tensor) -> Tensor:
@@ -135,7 +136,7 @@ class OutputHead(nn.Module):
             expected = tuple(input.shape[:-1])
             raise InputError(f"classes has shape {tuple(classes.shape)}; expected {(*expected, 'n')}")
         self._check_ids("classes", classes)
-        return classes.long().reshape(-1, classes.shape[-1])
+        return classes.long().reshape(input.shape[:-1].numel(), classes.shape[-1])
 
     def _weighted_mean(self, losses: Tensor, positives: Tensor) -> Tensor:
         """Return the sum by that of the targets' weights, as CrossEntropyLoss has it for one class per example."""
@@ -175,7 +176,7 @@ class OutputHead(nn.Module):
 
     def _nothing(self, flat: Tensor) -> Tensor:
         """Return the loss of a batch without positives: 0, through which backward can run."""
-        return flat.sum() * 0
+        return flat[:0].sum()
 
     def _note_targets(self, positives: Tensor) -> None:
         """Called with the positives of a batch before its loss; a head may count them."""
@@ -208,7 +209,7 @@ class OutputHead(nn.Module):
         flat = input.reshape(-1, self.in_features)
         flat = flat if flat.dtype == torch.float64 else flat.float()
         # One sum is quick, and finite unless something is wrong; or so large that the rows are looked at one by one.
-        if not _squares_add_up(flat):
+        if not squares_add_up(flat):
             fits = flat.detach().double().norm(dim=1) <= torch.finfo(torch.float32).max  # as an index has it
             if not fits.all():
                 at = int((~fits).nonzero()[0])
@@ -226,7 +227,9 @@ class OutputHead(nn.Module):
             if not self._all_are_classes(ids):
                 ids = torch.where(ids == self.ignore_index, -1, self._check_ids("target", ids, also=self.ignore_index))
         elif target.dim() and target.shape[:-1] == leading:
-            ids = target.reshape(-1, target.shape[-1])
+            ids = target.reshape(leading.numel(), target.shape[-1])
+            if not target.shape[-1]:
+                ids = ids.new_full((len(ids), 1), -1)
             ids = torch.where(ids == self.ignore_index, -1, ids)
             ids = self._check_ids("target", ids, also=-1).sort(1, descending=True).values
             repeated = torch.zeros_like(ids, dtype=torch.bool)
@@ -271,22 +274,26 @@ def reshaped(best: TopK[Tensor], shape: tuple[int, ...]) -> TopK[Tensor]:
     )
 
 
-def _squares_add_up(flat: Tensor) -> bool:
+def squares_add_up(flat: Tensor) -> bool:
+    """Return whether all is finite, and so small that float32 holds the sum of all squares."""
     values = flat.detach().reshape(-1).float()
     return math.isfinite(torch.dot(values, values))
 
 
-def check_overflow(flat: Tensor, outcome: Tensor) -> None:
-    """Raise where inputs so large that float32 cannot hold their squares led to logits beyond it."""
+def check_overflow(flat: Tensor, outcome: Tensor, summed: bool = False) -> None:
+    """Raise where inputs so large that float32 cannot hold their squares led to logits beyond it.
+
+    summed: of the outcome, the sum is wanted, too.
+    """
     if math.isfinite(outcome.detach().sum()):
         return
-    if not _squares_add_up(flat) and (outcome.isnan() | outcome.isposinf()).any():
+    if not squares_add_up(flat) and (summed or (outcome.isnan() | outcome.isposinf()).any()):
         raise InputError("input gives logits beyond float32 with these rows; scale either down")
 
 
 def without(best: TopK[Tensor], left_out: Tensor, k: int) -> TopK[Tensor]:
     """Return the k best that are not left out, -1 and -inf where there are too few."""
-    gone = (best.classes[:, :, None] == left_out[:, None, :]).any(2) & (best.classes >= 0)
+    gone = among(best.classes, left_out) & (best.classes >= 0)
     order = gone.int().sort(dim=1, stable=True).indices[:, :k]  # those that stay, best first
     gone = gone.gather(1, order)
 

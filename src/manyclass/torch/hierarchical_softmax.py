@@ -80,8 +80,8 @@ class HierarchicalSoftmax(RowHead):
         shape = (*classes.shape, self.tree.depth)
         nodes, sides = np.empty((classes.numel(), shape[2]), np.int64), np.empty((classes.numel(), shape[2]), np.int8)
         self.tree.paths(array(classes.reshape(-1)), nodes, sides, torch.get_num_threads())
-        places = torch.from_numpy(nodes).view(len(classes), -1)
-        answers = torch.from_numpy(sides).view(len(classes), -1).to(input.dtype)
+        places = torch.from_numpy(nodes).view(len(classes), classes.shape[1] * shape[2])
+        answers = torch.from_numpy(sides).view(len(classes), classes.shape[1] * shape[2]).to(input.dtype)
         absent = places < 0
         logits = pair_logits(input, places, self.weight, self.bias, self._update).masked_fill(absent, 0)
         return F.logsigmoid(answers * logits).masked_fill(absent, 0).view(shape)

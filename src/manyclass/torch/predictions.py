@@ -10,6 +10,7 @@ from torch import Tensor
 from manyclass._topk import TopK
 from manyclass.errors import ConfigError
 from manyclass.torch import all_classes
+from manyclass.torch.class_ids import among, first_places
 from manyclass.torch.row_products import ClassLayer
 
 Normalizer = Literal["candidates", "estimated", "exact"]
@@ -55,9 +56,9 @@ def log_prob(
 ) -> Tensor:
     """Return log probabilities of all classes, -inf for those not found; or of the wanted ones (examples, n)."""
     if wanted is not None:
-        found = found.masked_fill((found[:, :, None] == wanted[:, None, :]).any(2), -1)
-        earlier = torch.ones(wanted.shape[1], wanted.shape[1], dtype=torch.bool).tril(-1)
-        repeated = ((wanted[:, :, None] == wanted[:, None, :]) & earlier).any(2)
+        found = found.masked_fill(among(found, wanted), -1)
+        first = first_places(wanted)
+        repeated = first != torch.arange(wanted.shape[1])
         found = torch.cat([wanted.masked_fill(repeated, -1), found], 1)
     logits = layer.own_logits(x, found)
     if logistic:
@@ -69,7 +70,6 @@ def log_prob(
         everything = x.new_full((len(x), classes + 1), -torch.inf)  # the last column takes what is absent
         return everything.scatter_(1, found.where(found >= 0, classes), log_probs)[:, :-1]
     if repeated.any():  # a class that is asked for twice counts once, and is answered twice
-        first = (wanted[:, :, None] == wanted[:, None, :]).int().argmax(2)
         return log_probs.gather(1, first)
     return log_probs[:, : wanted.shape[1]]
 

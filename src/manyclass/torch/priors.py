@@ -58,6 +58,7 @@ class HeadWithPrior(OutputHead):
             raise ConfigError("prior is given, and bias=False leaves nothing to start there; set bias=True")
         self._logistic, self._temperature = output == "logistic", temperature
         self._counts_prior = isinstance(prior, str)
+        self._unmet_start: Tensor | None = None  # of a class that comes later, where counts tell
         self._known_start = self._checked_start(prior) if bias else None
         remembered = FOR_DRAWS if counts_for_draws else FOR_A_START
         needed = self._counts_prior or counts_for_draws
@@ -76,13 +77,13 @@ class HeadWithPrior(OutputHead):
             if counts.max() > examples:
                 at = int(counts.argmax())
                 raise InputError(f"prior.counts[{at}]={counts[at].item():g} is more than prior.examples={examples}")
-            return self._start(counts, examples)
+            return self._start_of_all(counts, examples)
         if isinstance(prior, Tensor) and prior.dim():
             if self._logistic:
                 raise ConfigError(
                     "prior is counts alone, and a logistic output asks of how many: Prior(counts, examples)"
                 )
-            return self._start(checked_frequencies("prior", prior, self.num_classes), 1)
+            return self._start_of_all(checked_frequencies("prior", prior, self.num_classes), 1)
         if isinstance(prior, bool) or not isinstance(prior, float | int):
             raise InputTypeError(
                 f"prior is a {type(prior).__name__}; give a number, Prior(counts, examples) or 'counted'"
@@ -92,6 +93,15 @@ class HeadWithPrior(OutputHead):
         if not 0 < prior < 1:
             raise InputError(f"prior={prior} is no probability between 0 and 1; give for instance 0.001")
         return torch.tensor(math.log(prior) - math.log1p(-prior)).double()
+
+    def _start_of_all(self, counts: Tensor, examples: float) -> Tensor:
+        """Return the biases that go with counts, and keep that of a class that was never met."""
+        self._unmet_start = self._start_unmet(counts, examples)
+        return self._start(counts, examples)
+
+    def _start_unmet(self, counts: Tensor, examples: float) -> Tensor:
+        """Return the bias of a class that was never met, beside such counts."""
+        return self._start(torch.cat([counts.double(), torch.zeros(1, dtype=torch.float64)]), examples)[-1]
 
     def _start(self, counts: Tensor, examples: float) -> Tensor:
         """Return the biases that go with counts (num_classes,) of so many examples, float64."""
@@ -111,13 +121,20 @@ class HeadWithPrior(OutputHead):
 
     def _start_of_new_classes(self, count: int) -> Tensor:
         """Return biases of classes that come later: 0, or those of classes that were never met."""
-        known = torch.zeros(1) if self._known_start is None else self._known_start.reshape(-1)
-        return (known.min() * self._temperature).float().expand(count)
+        return (self._start_of_later_classes() * self._temperature).float().expand(count)
+
+    def _start_of_later_classes(self) -> Tensor:
+        counts = self.target_counts
+        if self._counts_prior and counts is not None and counts.known:
+            return self._start_unmet(counts.counts, counts.known * counts.examples / counts.targets)
+        if self._unmet_start is not None:
+            return self._unmet_start
+        return torch.zeros(()) if self._known_start is None else self._known_start
 
     def _prior_of_added(self, count: int) -> None:
         """Follow with counts and start when classes were added."""
         if self._known_start is not None and self._known_start.dim():
-            self._known_start = torch.cat([self._known_start, self._known_start.min().expand(count)])
+            self._known_start = torch.cat([self._known_start, self._start_of_later_classes().expand(count)])
         if self.target_counts is not None:
             self.target_counts.add_classes(count)
 

@@ -10,6 +10,21 @@ from manyclass.torch.row_arrays import view
 from manyclass.torch.weight_watch import announce_moved
 
 
+def asked_for(node: Any, tensor: int) -> bool:
+    """Return whether this backward wants a gradient: not where `autograd.grad` asks for those of other tensors only.
+
+    `needs_input_grad` says whether anybody ever may. node: the context of a torch Function in its backward. tensor:
+    its number among the tensors that the Function was applied to.
+    """
+    receiver = node.next_functions[tensor][0]
+    if receiver is None:
+        return False
+    try:
+        return bool(torch._C._will_engine_execute_node(receiver))
+    except RuntimeError:  # what torch says of a leaf whose gradient `autograd.grad` returns
+        return True
+
+
 class RowUpdate(Protocol):
     """What changes rows inside backward, in place of a gradient: a row optimizer."""
 

@@ -100,6 +100,16 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
                 raise ConfigError(f"row_optimizer makes a {kind}, which cannot update rows; use RowSGD, RowAdagrad, …")
         self.register_load_state_dict_post_hook(_loaded)
 
+    def drop_waiting(self) -> None:
+        """Drop the gradients that wait for a step, with row_update="at_step": a bad batch is to leave no trace."""
+        if self._fused is not None:
+            self._fused.forget()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop gradients, also those that wait for a step; an optimizer's zero_grad does not reach these."""
+        super().zero_grad(set_to_none)
+        self.drop_waiting()
+
     def _rows_here(self) -> int:
         """Return how many rows belong to classes and are in this process."""
         return self.num_classes

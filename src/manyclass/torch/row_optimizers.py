@@ -41,6 +41,8 @@ class RowSGD(RowSteps, torch.optim.SGD):
     The paper's decay of the learning rate is `ExponentialLR`.
     """
 
+    row_states = frozenset({"momentum_buffer"})
+
     def __init__(
         self,
         params: Any,
@@ -55,6 +57,10 @@ class RowSGD(RowSteps, torch.optim.SGD):
         super().__init__(params, lr, *args, **settings)
         self._add_setting("row_momentum", row_momentum)
         self._add_setting("seed", check_count("seed", seed, low=0))
+
+    def takes_states(self, names: set[str]) -> bool:
+        """Return whether states of these names are this optimizer's: it may have none."""
+        return names - {"step"} <= self.row_states
 
     def _row_step(self, group: Group, parameter: Tensor) -> RowStep:
         at_once = (
@@ -93,6 +99,8 @@ class RowAdagrad(RowSteps, torch.optim.Adagrad):
 
     Unlike its parent it makes a parameter's state at the first step, not at construction.
     """
+
+    row_states = frozenset({"sum"})
 
     def __init__(self, params: Any, lr: float | Tensor = 1e-2, *args: Any, seed: int = 0, **settings: Any) -> None:
         # The parent checks the settings, but would also fill a state of every parameter's size: it gets a stand-in.
@@ -139,6 +147,8 @@ class RowAdam(RowSteps, torch.optim.AdamW):
 
     Not with amsgrad, capturable or differentiable.
     """
+
+    row_states = frozenset({"exp_avg", "exp_avg_sq"})
 
     def __init__(
         self,

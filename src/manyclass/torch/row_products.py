@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from manyclass._backend import core
 from manyclass.torch.row_arrays import array, computed_in, computes_natively
-from manyclass.torch.row_gradients import RowReceiver, RowUpdate, sparse_rows
+from manyclass.torch.row_gradients import RowReceiver, RowUpdate, asked_for, sparse_rows
 
 SLICE_ELEMENTS = 2**20  # of rows that are widened at a time where all classes are computed: they stay in the cache
 
@@ -140,7 +140,10 @@ class _PairLogits(torch.autograd.Function):
             ctx.pairs.input_gradients(values, array(weight), into, torch.get_num_threads())
             input_gradient = torch.from_numpy(into)
         receiver = RowReceiver(weight, ctx.bias, ctx.update, ctx.dense)
-        wanted = (ctx.needs_input_grad[2], ctx.needs_input_grad[3])
+        of_weight, of_bias = ctx.needs_input_grad[2:4]
+        if ctx.update is not None:  # tensors: input, ids, weight, bias
+            of_weight, of_bias = of_weight and asked_for(ctx, 2), of_bias and asked_for(ctx, 3)
+        wanted = (of_weight, of_bias)
         of_rows = receiver.receive(ctx.pairs, torch.from_numpy(ctx.pairs.rows), values, array(input), wanted)
         return input_gradient, None, *of_rows, None
 
@@ -156,7 +159,8 @@ class _GatherRows(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
         if ctx.update is not None:
-            ctx.update.update_rows(ctx.weight, ctx.ids, _accepted(gradient, ctx.weight).contiguous())
+            if asked_for(ctx, 0):
+                ctx.update.update_rows(ctx.weight, ctx.ids, _accepted(gradient, ctx.weight).contiguous())
             return None, None, None, None
         return sparse_rows(ctx.ids, gradient.to(ctx.weight.dtype).contiguous(), ctx.weight), None, None, None
 
@@ -178,7 +182,8 @@ class _EmbedRows(torch.autograd.Function):
         summed = gradient.new_zeros((len(distinct), *ctx.weight.shape[1:]))
         summed.index_add_(0, places, gradient[there])
         if ctx.update is not None:
-            ctx.update.update_rows(ctx.weight, distinct, _accepted(summed, ctx.weight))
+            if asked_for(ctx, 0):
+                ctx.update.update_rows(ctx.weight, distinct, _accepted(summed, ctx.weight))
             return None, None, None, None
         summed = summed.to(ctx.weight.dtype)
         if ctx.dense:

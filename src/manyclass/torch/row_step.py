@@ -30,6 +30,11 @@ class RowSteps(torch.optim.Optimizer):
     """Mixed in before a torch optimizer: touched rows only where the gradient is sparse, torch's step elsewhere."""
 
     refused_settings = ("amsgrad", "capturable", "differentiable")
+    row_states: frozenset[str] = frozenset()  # what is kept for each row, once it is there
+
+    def takes_states(self, names: set[str]) -> bool:
+        """Return whether states of these names are this optimizer's; steps are counted for any rows of 16 bits."""
+        return names - {"step"} == self.row_states
 
     def _add_setting(self, name: str, value: Any) -> None:
         """Give every group a setting that the torch optimizer behind this one does not know."""

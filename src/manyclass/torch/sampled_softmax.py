@@ -6,6 +6,7 @@ accidental hits of Jean et al. (2015), https://arxiv.org/abs/1412.2007.
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from manyclass._topk import TopK
@@ -22,7 +23,7 @@ from manyclass.torch.row_arrays import computed_in
 from manyclass.torch.row_head import MakeOptimizer, RowHead, RowUpdateMode
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.shared_loss import shared_losses
-from manyclass.torch.step_classes import sampled_classes
+from manyclass.torch.step_classes import RecentClasses, sampled_classes
 
 
 class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
@@ -81,6 +82,7 @@ class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
         counts = isinstance(sampler, str) and (sampler == "counted" or (in_batch and given is None))
         self._prepare_prior(prior, "softmax", bias=bias, counts_for_draws=counts)
         self._set_bias_start()
+        self._recent = RecentClasses()
         self._in_batch = InBatch(self.target_counts, given) if in_batch else None
         self.sampler = ClassSampler(
             self.num_classes, "uniform" if in_batch else sampler, seed, counts=self.target_counts
@@ -100,7 +102,11 @@ class SampledSoftmax(FromLinear, HeadWithPrior, RowHead):  # type: ignore[misc]
             targets = self._targets(positives) if self._weighs_targets else None
             return all_classes.losses(input, self.weight, self.bias, positives, targets=targets)
         layer = ClassLayer(self.weight, self.bias, self._update)
-        classes = sampled_classes(positives, self._negatives(positives))
+        classes = self._recent.computed_before(positives)
+        if classes is None:
+            classes = sampled_classes(positives, self._negatives(positives))
+            if torch.is_grad_enabled():
+                self._recent.keep(positives, classes)
         x = input.to(computed_in(self.weight.dtype))
         targets = self._targets(positives, classes.ids, classes.log_weights)
         return shared_losses(layer, x, classes, targets).losses

@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from manyclass._backend import core
+from manyclass.errors import ConfigError
+from manyclass.torch.class_ids import among
 from manyclass.torch.class_sampler import ClassSampler, Drawn, already_there
 from manyclass.torch.class_targets import Targets
 
@@ -52,12 +54,30 @@ class StepClasses(NamedTuple):
         return torch.cat([alone.masked_fill((alone[:, :, None] == positives[:, None, :]).any(2), -1), positives], 1)
 
 
+MOST_KEPT = 32  # losses before a backward
+
+
 class RecentClasses:
     """The classes of the last steps, for activation checkpointing: a step that is computed again in backward must
     compute what it did, and not draw and re-hash anew."""
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[bytes, StepClasses]] = deque(maxlen=8)
+        self._kept: deque[tuple[bytes, StepClasses]] = deque(maxlen=MOST_KEPT)
+
+    def computed_before(self, positives: Tensor) -> StepClasses | None:
+        """Return the classes of the step that is computed again; None outside of a backward, where none is.
+
+        Raises ConfigError where a step is computed again of which nothing is known.
+        """
+        if torch._C._current_graph_task_id() < 0:
+            return None
+        found = self.again(positives)
+        if found is None:
+            raise ConfigError(
+                "a loss is computed again in backward, and the classes of its first time are gone: activation "
+                f"checkpointing of a head wants use_reentrant=False, and a backward after at most {MOST_KEPT} losses"
+            )
+        return found
 
     def keep(self, positives: Tensor, classes: StepClasses) -> None:
         """Remember the classes of a step."""
@@ -109,7 +129,7 @@ def _merged(given: npt.NDArray[np.int64], log_weight: float, drawn: Drawn) -> St
 
 def own_classes(found: Tensor, positives: Tensor, *, tail: int, sampler: ClassSampler) -> StepClasses:
     """Return for every example its positives and its own candidates (examples, K), and a tail that all share."""
-    candidates = found.masked_fill((found[:, :, None] == positives[:, None, :]).any(2), -1)
+    candidates = found.masked_fill(among(found, positives), -1)
     ids = torch.cat([positives, candidates], 1)
     log_weights = torch.zeros(ids.shape[1], dtype=torch.float64)
     if tail:  # also with as many places as classes: tables may leave places empty

@@ -46,6 +46,7 @@ class TailAndTargets:
 
     def __init__(self, num_classes: int) -> None:
         self.counts = TargetCounts(num_classes, min(FOR_DRAWS, PER_CLASS * num_classes))
+        self.batches = 0  # counted: the first ones make up the means, which then follow slowly
         self.new_share = 1.0  # running mean: of the targets, those that none of the remembered ones equals
         self.same_share = 0.0  # running mean: of the remembered targets, those that equal a new one
         self.repeated, self.expected = 0.0, 0.0  # running means: pairs of equal targets per target, found and by chance
@@ -106,17 +107,19 @@ class TailAndTargets:
         if not given:
             return
         same = met / given / max(1, known)
+        self.batches += 1
+        rate = max(RATE, 1 / self.batches)
         if known >= KNOWN_WELL:
             self.repeated += RATE * (pairs / given - self.repeated)
             self.expected += RATE * (same * (given - 1) - self.expected)
-        self.same_share += RATE * (same - self.same_share)
-        self.new_share += RATE * (unmet / given - self.new_share)
+        self.same_share += rate * (same - self.same_share)
+        self.new_share += rate * (unmet / given - self.new_share)
 
     def settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON would."""
         means = {name: getattr(self, name) for name in ("new_share", "same_share", "repeated", "expected")}
         counted = {name: getattr(self.counts, name) for name in ("targets", "examples", "remembered")}
-        return means | counted
+        return means | counted | {"batches": self.batches}
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the targets that are remembered."""
@@ -134,6 +137,6 @@ class TailAndTargets:
             counts.set_extra_state(torch.cat([kept, unused, torch.tensor([targets, settings["examples"]])]))
         except InputError as error:
             raise FileError(str(error)) from error
-        self.counts = counts
+        self.counts, self.batches = counts, int(settings.get("batches", round(1 / RATE)))
         self.new_share, self.repeated = float(settings["new_share"]), float(settings["repeated"])
         self.expected, self.same_share = float(settings["expected"]), float(settings.get("same_share", 0.0))
