@@ -63,13 +63,15 @@ def machine_in_words(records: Records, stage: str | None = None) -> str:
 
 def card_of(records: Records, stage: str | None) -> Record | None:
     """Return the card of the session that started a stage last; of the last session for none, or an unknown one."""
-    newest = started = None
+    newest = started = recorded = None
     for record in records.all():
         if record.get("kind") == "card":
             newest = record
-        if record.get("kind") == "stage_start" and record.get("stage") == stage:
-            started = newest
-    return started or newest
+        if stage is not None and record.get("stage") == stage:
+            if record.get("kind") == "stage_start":
+                started = newest
+            recorded = newest  # of old records, which do not say when a stage started
+    return started or recorded or newest
 
 
 def instructions_and_caches(machine: Record) -> list[list[str]]:

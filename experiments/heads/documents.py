@@ -61,9 +61,14 @@ def last(records: Records, stage: str) -> Record:
     return found
 
 
-def one_thread(records: Records) -> str:
-    """Return the machine, for runs that have a thread each."""
-    return machine_in_words(records).rpartition(", ")[0] + ", one thread per run"
+def one_thread(records: Records, *stages: str) -> str:
+    """Return the machine of stages whose runs have a thread each; where there are several, which is whose."""
+    by_machine: dict[str, list[str]] = {}
+    for stage in stages:
+        by_machine.setdefault(machine_in_words(records, stage).rpartition(", ")[0], []).append(f"`{stage}`")
+    if len(by_machine) == 1:
+        return f"{next(iter(by_machine))}, one thread per run"
+    return "; ".join(f"{', '.join(names)}: {machine}" for machine, names in by_machine.items()) + "; one thread per run"
 
 
 def learning_block(records: Records) -> str:
@@ -74,7 +79,7 @@ def learning_block(records: Records) -> str:
         f"{whole(some['classes'])} classes, hidden 128, batch {some['batch']}, {whole(some['steps'])} steps, momentum "
         f"0.9, rate 0.1 falling exponentially to a tenth of it; {whole(some['tests'])} test examples, judged by the "
         "exact best class; lines are means of the seeds, bands run from least to most; "
-        f"{one_thread(records)}, {PAGE}.",
+        f"{one_thread(records, 'learning')}, {PAGE}.",
         as_markdown(tables.learning_table(records)),
     )
 
@@ -102,7 +107,7 @@ def refresh_block(records: Records) -> str:
     """Return figure and table of the ways to re-hash."""
     return block(
         figure("refresh", "Recall and accuracy against the refresh period"),
-        f"The WordNet task as above, normalized trunk, one seed; {one_thread(records)}, {PAGE}.",
+        f"The WordNet task as above, normalized trunk, one seed; {one_thread(records, 'refresh')}, {PAGE}.",
         as_markdown(tables.refresh_table(records)),
     )
 
@@ -125,16 +130,19 @@ def seconds_block(records: Records) -> str:
         as_markdown(task_parts.verdict_table(verdicts(records, TASKS, PER_STEP))),
         as_markdown(task_parts.near_best_table(records, TASKS)),
         as_markdown(task_parts.ahead_table(records, TASKS)),
-        f"{one_thread(records)}; tables at every tenth of the time are on the {PAGE}.",
+        f"{one_thread(records, *map(seconds_stage, measured))}; tables at every tenth of the time are on the {PAGE}.",
         *curves,
     )
 
 
 def per_step_block(records: Records) -> str:
     """Return what is learned in as many steps as full softmax."""
-    if not any(records.done(stage=per_step_stage(task), kind="result") for task in PER_STEP):
+    measured = [stage for stage in map(per_step_stage, PER_STEP) if records.done(stage=stage, kind="result")]
+    if not measured:
         return "Not measured yet: stages `per_step_…` of the experiment `heads`."
-    return block(as_markdown(task_parts.per_step_table(records, PER_STEP)), f"{one_thread(records)}, {PAGE}.")
+    return block(
+        as_markdown(task_parts.per_step_table(records, PER_STEP)), f"{one_thread(records, *measured)}, {PAGE}."
+    )
 
 
 def per_step_sentence(records: Records) -> str:

@@ -87,3 +87,11 @@ def test_a_stage_ran_with_the_threads_of_its_own_session(tmp_path: Path) -> None
     assert machine_in_words(records, "early") == "4 cores of an CPU, 2 threads"
     assert machine_in_words(records, "late") == "4 cores of an CPU, 1 thread"
     assert machine_in_words(records) == machine_in_words(records, "none such") == "4 cores of an CPU, 4 threads"
+
+
+def test_old_records_do_not_say_when_a_stage_started(tmp_path: Path) -> None:
+    records = Records(tmp_path / "records.jsonl")
+    for cpu, stage in (("Old", "early"), ("New", "late")):
+        records.write(kind="card", threads=1, machine={"cpu": cpu, "cores": 4})
+        records.write(kind="result", stage=stage)
+    assert machine_in_words(records, "early") == "4 cores of an Old, 1 thread"
