@@ -24,7 +24,7 @@ def stages(options: Options) -> list[Stage]:
         steps,
         tail,
         ten_million,
-    )  # fmt: skip
+    )
     from experiments.heads.contestants import HEADS, runs_on
 
     sizes = sizes_of(options.quick)

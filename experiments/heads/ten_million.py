@@ -13,7 +13,7 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.page import Table
 from experiments.frame.records import Records
 from experiments.frame.stages import Run
-from experiments.frame.wording import number, whole
+from experiments.frame.wording import ABSENT, number, whole
 from experiments.heads.apart import run_apart
 from experiments.heads.sizes import WideSizes
 
@@ -103,7 +103,7 @@ def ten_million_table(records: Records) -> Table:
 
 def gigabytes(size: int | None) -> str:
     """Return bytes as gigabytes."""
-    return "–" if size is None else f"{size / 1e9:.1f}"
+    return ABSENT if size is None else f"{size / 1e9:.1f}"
 
 
 def ten_million_block(records: Records) -> str:

@@ -25,6 +25,17 @@ def asked_for(node: Any, tensor: int) -> bool:
         return True
 
 
+def rows_wanted(node: Any, argument: int, tensor: int, update: "RowUpdate | None") -> tuple[bool, bool]:
+    """Return whether gradients of weight and bias are wanted; rows that move by them must really be asked for.
+
+    argument, tensor: number of the weight, which the bias follows, among all arguments and among the tensors.
+    """
+    of_weight, of_bias = node.needs_input_grad[argument : argument + 2]
+    if update is None:
+        return of_weight, of_bias
+    return of_weight and asked_for(node, tensor), of_bias and asked_for(node, tensor + 1)
+
+
 class RowUpdate(Protocol):
     """What changes rows inside backward, in place of a gradient: a row optimizer."""
 

@@ -14,7 +14,7 @@ from torch.autograd.function import once_differentiable
 
 from manyclass._backend import core
 from manyclass.torch.row_arrays import array, computed_in, computes_natively
-from manyclass.torch.row_gradients import RowReceiver, RowUpdate, asked_for, sparse_rows
+from manyclass.torch.row_gradients import RowReceiver, RowUpdate, asked_for, rows_wanted, sparse_rows
 
 SLICE_ELEMENTS = 2**20  # of rows that are widened at a time where all classes are computed: they stay in the cache
 
@@ -140,10 +140,7 @@ class _PairLogits(torch.autograd.Function):
             ctx.pairs.input_gradients(values, array(weight), into, torch.get_num_threads())
             input_gradient = torch.from_numpy(into)
         receiver = RowReceiver(weight, ctx.bias, ctx.update, ctx.dense)
-        of_weight, of_bias = ctx.needs_input_grad[2:4]
-        if ctx.update is not None:  # tensors: input, ids, weight, bias
-            of_weight, of_bias = of_weight and asked_for(ctx, 2), of_bias and asked_for(ctx, 3)
-        wanted = (of_weight, of_bias)
+        wanted = rows_wanted(ctx, 2, 2, ctx.update)
         of_rows = receiver.receive(ctx.pairs, torch.from_numpy(ctx.pairs.rows), values, array(input), wanted)
         return input_gradient, None, *of_rows, None
 

@@ -16,7 +16,7 @@ from manyclass._backend import core
 from manyclass.errors import ConfigError
 from manyclass.torch.class_targets import Targets
 from manyclass.torch.row_arrays import array, computes_natively
-from manyclass.torch.row_gradients import RowReceiver, asked_for
+from manyclass.torch.row_gradients import RowReceiver, rows_wanted
 from manyclass.torch.row_products import ClassLayer
 from manyclass.torch.step_classes import StepClasses
 
@@ -98,9 +98,8 @@ class _SharedLosses(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (x,) = ctx.saved_tensors
-        moves = ctx.task.receiver.update is not None
         if torch.is_grad_enabled():
-            if moves:
+            if ctx.task.receiver.update is not None:
                 raise ConfigError(
                     "rows that move in backward have no second derivatives, which create_graph=True asks for; use "
                     "row_update='gradient'"
@@ -112,10 +111,7 @@ class _SharedLosses(torch.autograd.Function):
             into = np.empty(tuple(x.shape), np.float32)
             ctx.step.input_gradients(of_losses, into, torch.get_num_threads())
             of_input = torch.from_numpy(into)
-        of_weight, of_bias = ctx.needs_input_grad[1:3]
-        if moves:  # tensors: x, weight, bias
-            of_weight, of_bias = of_weight and asked_for(ctx, 1), of_bias and asked_for(ctx, 2)
-        wanted = (of_weight, of_bias)
+        wanted = rows_wanted(ctx, 1, 1, ctx.task.receiver.update)
         return of_input, *ctx.task.receiver.receive(ctx.step, ctx.rows, of_losses, array(x), wanted), None
 
 

@@ -51,7 +51,7 @@ class StepClasses(NamedTuple):
         """
         ids = self.ids.expand(len(positives), -1) if self.shared else self.ids[: len(positives)]
         alone = ids.masked_fill(self.log_weights != 0, -1)
-        return torch.cat([alone.masked_fill((alone[:, :, None] == positives[:, None, :]).any(2), -1), positives], 1)
+        return torch.cat([alone.masked_fill(among(alone, positives), -1), positives], 1)
 
 
 MOST_KEPT = 32  # losses before a backward
