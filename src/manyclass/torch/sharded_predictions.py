@@ -11,6 +11,7 @@ from manyclass._validation import check_count
 from manyclass.errors import InputError
 from manyclass.torch import all_classes
 from manyclass.torch.candidate_softmax import CandidateSoftmax
+from manyclass.torch.class_ids import among, first_places
 from manyclass.torch.class_shards import ClassShards
 from manyclass.torch.head import check_overflow, reshaped, without
 from manyclass.torch.predictions import Normalizer, checked_normalizer, ranked
@@ -128,8 +129,7 @@ class ShardedPredictions(CandidateSoftmax):
                 places = places.where(places >= 0, self.num_classes)
                 values = every.scatter_(1, places, _side_by_side(logits))[:, :-1]
             else:  # a class that is asked for twice counts once, and is answered twice
-                first = (wanted[:, :, None] == wanted[:, None, :]).int().argmax(2)
-                values = logits[:, :, : wanted.shape[1]].amax(0).gather(1, first)
+                values = logits[:, :, : wanted.shape[1]].amax(0).gather(1, first_places(wanted))
             found = self._log_probs(values, log_parts)
         check_overflow(flat, found)
         return found.reshape(*input.shape[:-1], found.shape[-1])
@@ -140,7 +140,7 @@ class ShardedPredictions(CandidateSoftmax):
         each = self.shards.most_rows if everything else self.shards.candidates_each(self.candidates)
         found = torch.arange(self.shards.rows).expand(len(x), -1) if everything else self._rows_found(x, each)
         if given.shape[1]:
-            found = found.masked_fill((found[:, :, None] == given[:, None, :]).any(2), -1)
+            found = found.masked_fill(among(found, given), -1)
         rows = torch.cat([given, found], 1)
         ids, logits = self.shards.ids_of(rows), self.layer.own_logits(x, rows)
         log_part = self._log_part(x, ids, logits, normalizer)
@@ -191,5 +191,4 @@ def _side_by_side(parts: Tensor) -> Tensor:
 
 def _once(rows: Tensor) -> Tensor:
     """Return rows with -1 in place of those that stand further left already: each counts once."""
-    earlier = torch.ones(rows.shape[1], rows.shape[1], dtype=torch.bool).tril(-1)
-    return rows.masked_fill(((rows[:, :, None] == rows[:, None, :]) & earlier).any(2), -1)
+    return rows.masked_fill(first_places(rows) != torch.arange(rows.shape[1]), -1)
