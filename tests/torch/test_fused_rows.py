@@ -1,6 +1,7 @@
 """row_update="fused" moves rows inside backward, by the same bits as a gradient and a step would."""
 
 import copy
+import pickle
 from functools import partial
 from typing import Any
 
@@ -191,6 +192,35 @@ def test_a_copy_goes_its_own_way() -> None:
     assert_same(model, before)
     torch.optim.SGD(model.head.parameters(), lr=0.1).step()
     assert_same(model, other)
+
+
+def test_gradients_that_wait_survive_a_pickle() -> None:
+    model = fused(RULES["sgd"], "at_step")
+    model(*batch(0)).backward()
+    before = model.head.weight.detach().clone()
+    other = pickle.loads(pickle.dumps(model))
+    for one in (model, other):
+        torch.optim.SGD(one.head.parameters(), lr=0.1).step()
+    assert_same(model.head, other.head)
+    assert not torch.equal(other.head.weight, before)
+
+
+@pytest.mark.parametrize("form", ["shared", "own"])
+@pytest.mark.parametrize("row_update", ["fused", "at_step"])
+def test_a_loss_from_before_rows_got_other_numbers_is_refused(row_update: str, form: str) -> None:
+    model = fused(RULES["sgd"], row_update, **FORMS[form])
+    head = model.head
+    head.remove_classes([0, 3])
+    x, target = batch(0)
+    loss = model(x, target.clamp(min=4))
+    head.compact()
+    before = head.weight.detach().clone()
+    with pytest.raises(ConfigError, match="call backward first"):
+        loss.backward()
+    assert torch.equal(head.weight, before)
+    model(x, target.clamp(max=CLASSES - 3)).backward()  # and the next one is as always
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    assert not torch.equal(head.weight, before)
 
 
 @pytest.mark.parametrize("early", [False, True])

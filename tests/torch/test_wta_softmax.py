@@ -52,3 +52,17 @@ def test_too_few_features_are_refused_and_another_config_is_taken() -> None:
     head = make_head("wta", 9, CLASSES, config=HashConfig.paper(window=4))
     assert isinstance(head, WTASoftmax)
     assert head.index.config == HashConfig.paper(window=4)
+
+
+def test_as_many_candidates_as_classes_are_all_classes() -> None:
+    """Tables leave a class without votes out; of few classes that may be all."""
+    torch.manual_seed(0)
+    head = WTASoftmax(16, 40).eval()
+    head.remove_classes([3])
+    x = random_tensor(200, 16, seed=1)
+    best = head.topk(x, 39)
+    with head.exact():
+        exact = head.topk(x, 39)
+    assert torch.equal(best.classes, exact.classes)
+    torch.testing.assert_close(best.log_probs, exact.log_probs)
+    assert (head.predict(x) >= 0).all()

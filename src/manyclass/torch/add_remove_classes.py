@@ -106,6 +106,7 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
         stays[self.removed] = False
         kept = stays.nonzero()[:, 0]
         self.change_rows(lambda name, old, start: old[kept], [optimizer] if optimizer else [])
+        self._renumber_rows()
         self.num_classes = len(kept)
         self.sampler.keep_classes(kept)
         self._prior_of_kept(kept)

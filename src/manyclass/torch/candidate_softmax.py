@@ -251,14 +251,17 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         self.index.rebuild(np.unique(known), self.weight, self.bias)
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
-        """Return ids of `count` candidates per example, likeliest first.
+        """Return ids of `count` candidates per example, likeliest first; where that is all classes, in their order.
 
         By the rows as they are now, or, in training mode, as the index has them, which is what a step looks up.
         x: (examples, in_features), as `prepared` returns inputs.
         """
+        if count >= self.num_classes:  # tables would leave out those without a vote
+            every = torch.arange(self.num_classes).index_fill_(0, self.removed, -1)
+            return every.expand(len(x), -1)
         if not self.training:
             self.index.catch_up(self.weight, self.bias)
-        return self.index.shortlist(x, min(count, self.num_classes), self.weight, self.bias)
+        return self.index.shortlist(x, count, self.weight, self.bias)
 
     def prepared(self, input: Tensor) -> Tensor:
         """Return what the rows are multiplied with: the input, less the mean and of length one where asked for."""
@@ -330,6 +333,8 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             return None
         candidates = min(candidates, self.num_classes) if type(candidates) is int else 0
         if type(k) is not int or not 0 < k <= candidates or self._nothing_approximated:
+            return None
+        if candidates == self.num_classes:  # all of them, those without a vote, too
             return None
         x = input.detach() if len(shape) == 2 else input.detach().reshape(-1, shape[-1])
         if self.normalize or mean is not None:

@@ -25,13 +25,28 @@ class FusedUpdate:
         self.at_step = at_step
         self.waiting: dict[Tensor, Tensor] = {}  # by parameter: the sum of sparse gradients since the last step
         self.passes: dict[Tensor, int] = {}  # of which the sums are
+        self.renumbered = False  # rows have other numbers than the steps know that hold this one
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Go on after a pickle: whom a step tells is no part of it."""
+        self.__dict__.update(state)
+        self._listen()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "FusedUpdate":
         other = memo[id(self)] = FusedUpdate(copy.deepcopy(self.optimizer, memo), self.at_step)
         other.waiting, other.passes = copy.deepcopy((self.waiting, self.passes), memo)
-        for parameter in other.waiting:
-            call_after_step(parameter, other)
+        other._listen()
         return other
+
+    def _listen(self) -> None:
+        for parameter in self.waiting:
+            call_after_step(parameter, self)
+
+    def after_renumbering(self) -> "FusedUpdate":
+        """Return what takes the place of this one: steps that began before the rows got other numbers are refused."""
+        self.forget()
+        self.renumbered = True
+        return FusedUpdate(self.optimizer, self.at_step)
 
     def forget(self) -> None:
         """Drop the gradients that wait."""
@@ -40,10 +55,12 @@ class FusedUpdate:
 
     def begin_step(self, parameter: Tensor) -> Any:
         """Return rule and states for native code that moves the rows itself; None where gradients wait for a step."""
+        self.check_numbers()
         return None if self.at_step else self.optimizer.begin_step(parameter)
 
     def update_rows(self, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         """Apply the gradient, or keep it until the step."""
+        self.check_numbers()
         if not self.at_step:
             self.optimizer.update_rows(parameter, ids, gradient)
             return
@@ -57,6 +74,14 @@ class FusedUpdate:
         self.waiting[parameter] = summed(self.waiting[parameter], added) if parameter in self.waiting else added
         self.passes[parameter] = self.passes.get(parameter, 0) + 1
         call_after_step(parameter, self)
+
+    def check_numbers(self) -> None:
+        """Refuse a step that knows the rows by other numbers."""
+        if self.renumbered:
+            raise ConfigError(
+                "compact() gave the rows other numbers between this loss and its backward; call backward first, or "
+                "compute the loss again"
+            )
 
     def after_step(self, parameter: Tensor) -> None:
         """Move the rows of a parameter by the sum of the gradients that wait."""

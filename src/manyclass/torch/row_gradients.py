@@ -45,6 +45,9 @@ class RowUpdate(Protocol):
         The gradient may be float32 where the parameter is a shorter type.
         """
 
+    def check_numbers(self) -> None:
+        """Raise where the rows have had other numbers since the step began; `update_rows` does so, too."""
+
 
 class RowReceiver(NamedTuple):
     """The rows of a weight and a bias that get gradients.

@@ -198,6 +198,11 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
             self._fused.forget()
         self.num_embeddings = len(self.weight)
 
+    def _renumber_rows(self) -> None:
+        """Refuse what steps that began before would do to the rows, which have other numbers now."""
+        if self._fused is not None:
+            self._fused = self._fused.after_renumbering()
+
     def _flat(self, input: Tensor) -> Tensor:
         if torch.compiler.is_exporting():
             raise ConfigError(

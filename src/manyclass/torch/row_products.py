@@ -132,6 +132,8 @@ class _PairLogits(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = gradients
+        if ctx.update is not None:
+            ctx.update.check_numbers()
         input, weight = ctx.saved_tensors if ctx.update is None else (*ctx.saved_tensors, ctx.weight)
         values = array(gradient)
         input_gradient = None
