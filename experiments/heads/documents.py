@@ -146,10 +146,12 @@ def per_step_block(records: Records) -> str:
 
 
 def per_step_sentence(records: Records) -> str:
-    """Return which share of full softmax's score the default reaches after as many steps."""
-    shares = {task: share_of_full(runs_by_head(records, per_step_stage(task))) for task in PER_STEP}
-    told = [f"{task} {share:.0%}" for task, share in shares.items() if share is not None]
-    return ", ".join(told) if told else "not measured yet"
+    """Return which shares of full softmax's score the default reaches after as many steps."""
+    found = [share_of_full(runs_by_head(records, per_step_stage(task))) for task in PER_STEP]
+    shares = [share for share in found if share is not None]
+    if not shares:
+        return "not measured yet"
+    return f"{min(shares):.0%} to {max(shares):.0%} of its score on the {len(shares)} tasks where it can finish"
 
 
 def tasks_sentence(records: Records) -> str:
@@ -161,13 +163,14 @@ def tasks_sentence(records: Records) -> str:
         if found is None:
             continue
         ours, other, head = found
-        ends.append(f"{task} {percent(ours)}, {percent(other)} ({LOOKS[head][2]})")
+        name = task_parts.short(task)
+        ends.append(f"{name} {percent(ours)} and {percent(other)} ({LOOKS[head][2]})")
         told = task_parts.behind(runs)
-        behind += [f"on {task} {told}"] if told else []
+        behind += [f"{name} ({told})"] if told else []
     if not ends:
         return "not measured yet"
-    where = f"Behind with every seed: {', '.join(behind)} of the time" if behind else "Behind with every seed: nowhere"
-    return f"{'; '.join(ends)}. {where}"
+    where = ", ".join(behind) if behind else "on no task"
+    return f"{'; '.join(ends)}. Tenths of the time at which another was ahead of us with every seed: {where}"
 
 
 def steps_block(records: Records) -> str:
@@ -186,12 +189,13 @@ def steps_block(records: Records) -> str:
 def step_sentence(records: Records) -> str:
     """Return a step of ours beside one of full softmax."""
     classes = tables.middle_size(records)
-    found = {
-        record["head"]: record["step_ms"] for record in records.select(stage="steps", kind="result", classes=classes)
-    }
+    measured = {record["head"]: record for record in records.select(stage="steps", kind="result", classes=classes)}
+    found, some = {head: record["step_ms"] for head, record in measured.items()}, measured["candidate"]
     return (
-        f"At {whole(classes)} classes a training step of the head takes {number(found['candidate'])} ms, "
-        f"full softmax's {times(found['full'] / found['candidate'])} as long"
+        f"Over {whole(classes)} classes of {some['features']} features, batch {some['batch']}, a training step of the "
+        f"output layer takes {number(found['candidate'])} ms early on, when it computes "
+        f"{whole(some['distinct_classes'])} of them; one of full softmax takes "
+        f"{whole(found['full'] / found['candidate'])} times as long"
     )
 
 

@@ -105,8 +105,8 @@ SECONDS = (
     "exponentially to a tenth."
 )
 STEPS = (
-    "Forward, backward, update, and re-hashing at most 1000 classes, of the head alone; the median of twelve steps, "
-    "each head in a process of its own."
+    "Forward, backward, update, and re-hashing at most 1000 classes, of the head alone; the mean of the steps after "
+    "a warm-up, each head in a process of its own."
 )
 MOMENTUM = (
     "Lazy momentum gives a row the rest of its move whenever it is touched again; at once, the default, makes the "

@@ -75,7 +75,7 @@ def _beside(records: Records, stage: str, target: float, mode: str) -> str:
 def missed(records: Records) -> str:
     """Return where another library is quicker, where the default agrees too seldom, and where a speed-up is short."""
     slower = [
-        f"{name} at ≥ {target:g} {words} ({times(1 / found)})"
+        f"“{LAYERS[name].title}” at ≥ {target:g} {words} ({times(1 / found)})"
         for name in LAYERS for target in TARGETS for mode, words in MODES.items()
         if (found := ratio(records, name, target, mode)) is not None and found < 1
     ]  # fmt: skip
@@ -89,11 +89,12 @@ def missed(records: Records) -> str:
     told = [f"Another library is quicker on {', '.join(slower)}."] if slower else []
     told += missed_defaults(records)
     told += [
-        f"Re-indexing a row of {name} is {times(found)} as cheap as hnswlib's (goal: {UPDATE_GOAL}×)."
+        f"Re-indexing a row of “{LAYERS[name].title}” is {times(found)} as cheap as hnswlib's (we wanted "
+        f"{UPDATE_GOAL}×)."
         for name in UPDATE_LAYERS
         if (found := update_ratio(records, name)) is not None and found < UPDATE_GOAL
     ]
-    told += [f"The paper's table misses its goals at {'; '.join(short)}."] if short else []
+    told += [f"In the paper's table we wanted more at {'; '.join(short)}."] if short else []
     if told or not any(records.done(stage=name, kind="judged") for name in LAYERS):
         return " ".join(told)
     return "Nothing: every goal is reached."

@@ -64,7 +64,8 @@ def texts(records: Records) -> dict[str, str]:
 
 def in_brief(missed: list[str]) -> str:
     """Return the goals that are missed without their figures, in a sentence."""
-    return f"Missed goals: {'; '.join(goal[0].lower() + goal[1:] for goal in missed)}." if missed else ""
+    told = "; ".join(f"that {goal[0].lower()}{goal[1:]}" for goal in missed)
+    return f"Set out to be shown, and not shown: {told}." if missed else ""
 
 
 def summary(records: Records) -> str:

@@ -20,7 +20,7 @@ WORTH_A_LOOK = 2**26  # bytes of rows below which nothing is asked: making small
 WORTH_A_WORD = 2**30  # bytes of a head from which on somebody who watches is told
 CLASSES_PER_STEP = 4352  # at most: candidates of 256 examples, their positives, random classes
 RANKS = 16  # candidates per example behind them
-REMEMBERED = 16  # bytes of a class that was met: what was found for it, when, and how often it was a target
+REMEMBERED = 22  # bytes of a class: how often it was a target, what was found for it and when, how old its hash is
 UNCHECKED = "MANYCLASS_MEMORY_CHECK"  # "off": nothing is refused
 
 
