@@ -5,7 +5,7 @@ from statistics import mean
 from experiments.frame.documents import as_markdown
 from experiments.frame.records import Record, Records
 from experiments.frame.run_section import machine_in_words
-from experiments.frame.wording import number, percent, times, whole
+from experiments.frame.wording import number, percent, whole
 from experiments.heads import tables, task_parts
 from experiments.heads.bfloat16 import rounding_block
 from experiments.heads.figures import LOOKS
