@@ -7,8 +7,9 @@ from experiments.frame.documents import as_markdown
 from experiments.frame.drawing import canvas, in_percent, save, series_style
 from experiments.frame.page import Figure, Table
 from experiments.frame.records import Record, Records
-from experiments.frame.wording import ABSENT, percent
+from experiments.frame.wording import ABSENT, number, percent
 from experiments.heads.sizes import seconds_stage
+from experiments.heads.task_parts import short
 from experiments.heads.verdicts import runs_by_head
 
 STAGE = "literal"
@@ -57,9 +58,15 @@ def literal_tasks_table(records: Records) -> Table:
         rule = ends.pop("wta", None)
         best = max(ends.values(), default=None)
         told = [percent(value) if value is not None else ABSENT for value in (rule, best)]
-        rows.append([one["task"], percent(one["found_again"]), *told])
-    columns = ["task", "found again, before training", "the paper's rule", "best other layer"]
-    return Table(columns, rows, "Scores are those after the same seconds.", "lrrr")
+        rows.append([short(one["task"]), percent(one["found_again"]), _met(runs.get("wta", [])), *told])
+    columns = ["task", "found again, before training", "examples of a class that it met", "the paper's rule",
+               "best other layer"]  # fmt: skip
+    return Table(columns, rows, "Scores are those after the same seconds; its steps are slow.", "lrrrr")
+
+
+def _met(runs: list[Record]) -> str:
+    """Return how many examples of a class came by, in the mean of classes and seeds."""
+    return number(mean(run["steps"] * run["batch"] / run["classes"] for run in runs)) if runs else ABSENT
 
 
 def draw_literal(records: Records, folder: Path) -> Figure:
