@@ -16,7 +16,7 @@ HEAD_ROWS = (  # how the table of heads names them; several numbers of candidate
     ("full softmax", "full", None),
     ("hierarchical softmax", "hierarchical", None),
     ("sampled softmax, 1024 samples", "sampled", None),
-    ("**candidate softmax**, as it is by default", "candidate", "shared"),
+    ("**candidate softmax**, as it is by default", "candidate", "default"),
     ("candidate softmax, own candidates", "candidate", "own"),
     ("WTA softmax (the paper's layer)", "wta", None),
 )

@@ -27,10 +27,12 @@ THIN = {"linewidth": 1.2, "linestyle": ":", "markersize": 2.5}
 DASHED: dict[str, Any] = {"color": INK, "linewidth": 1.2, "linestyle": (0, (4, 2))}
 FLOOR = 0.8  # share of the accuracy below which no setting is of interest
 HEADS = {"full": "#5b6670", "hierarchical": "#2c7fb8", "sampled": "#2a9d4a"}
+OURS = ("#ef8a75", "#d1361f", "#8c1c0f")
 SHADES = {  # light: few candidates
     ("wta", None): ("#f0bd72", "#e89a2c", "#a8650a"),
     ("candidate", "own"): ("#d9a0c4", "#b0508c", "#6f1a52"),
-    ("candidate", "shared"): ("#ef8a75", "#d1361f", "#8c1c0f"),
+    ("candidate", "looked up"): OURS,
+    ("candidate", "default"): OURS,
 }
 
 

@@ -10,11 +10,13 @@ from torch import nn
 
 import manyclass.torch as mct
 from experiments.frame.stages import Options, Run
+from experiments.imagenet21k.results import Series
 from experiments.vision.alexnet import AlexNet
 from manyclass.torch.checkpoint import load_checkpoint
 from manyclass.training.evaluation import TrunkAndHead
 
-BASE_HEAD = "candidate"  # what the network is trained with: the fastest that learns as well as the full softmax
+BASE_SERIES: Series = ("candidate", None, "looked up")  # what the network is trained with
+BASE_HEAD = BASE_SERIES[0]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,23 +10,19 @@ Cells = dict[tuple[Any, ...], Record]  # (pipeline, batch, candidates) → recor
 Content = TypeVar("Content")
 PIPELINES = ("default", "paper")
 ORDER = ("full", "hierarchical", "sampled", "wta", "candidate")  # of heads on the page: the exact one first, ours last
-RULES = ("own", "shared")
+RULES = {  # of a candidate head, in the order they are shown
+    "own": "own candidates",
+    "looked up": "looked up for every example",
+    "default": "as it is by default",
+}
 
 
 # Heads
 
 
 def series_of(record: Record) -> Series:
-    """Return which head a record is about.
-
-    Records from before heads were renamed call the candidate head "wta", and the paper's layer its rule "paper".
-    """
-    head, candidates, rule = record["head"], record.get("candidates"), record.get("rule")
-    if head == "wta" and rule == "paper":
-        return "wta", candidates, None
-    if head == "wta" and (rule in RULES or candidates is None):
-        return "candidate", candidates, rule or "shared"
-    return head, candidates, rule
+    """Return which head a record is about."""
+    return record["head"], record.get("candidates"), record.get("rule")
 
 
 def name_of(series: Series) -> str:
@@ -34,14 +30,19 @@ def name_of(series: Series) -> str:
     head, candidates, rule = series
     count = f", K = {candidates:,}" if candidates else ""
     if head == "candidate":
-        return f"candidate softmax, {rule or 'shared'}{count}"
+        return f"candidate softmax, {RULES[rule]}{count}" if rule else f"candidate softmax{count}"
     return f"WTA softmax (the paper's layer){count}" if head == "wta" else f"{head} softmax"
 
 
 def in_order(grouped: dict[Series, Content]) -> dict[Series, Content]:
     """Return heads in the order they are shown."""
-    place = {head: number for number, head in enumerate(ORDER)}
-    return dict(sorted(grouped.items(), key=lambda item: (place[item[0][0]], item[0][2] or "", item[0][1] or 0)))
+    rules = [None, *RULES]
+
+    def place(series: Series) -> tuple[int, int, int]:
+        head, candidates, rule = series
+        return ORDER.index(head), rules.index(rule), candidates or 0
+
+    return dict(sorted(grouped.items(), key=lambda item: place(item[0])))
 
 
 def curves(records: Records, stage: str) -> dict[Series, list[Record]]:

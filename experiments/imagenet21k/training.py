@@ -23,6 +23,7 @@ from experiments.imagenet21k.data import Batches, Images, held_out, held_out_bat
 from experiments.imagenet21k.features import keep_layer, open_features, open_layer
 from experiments.imagenet21k.model import (
     BASE_HEAD,
+    BASE_SERIES,
     Plan,
     alexnet_of,
     base_checkpoint,
@@ -49,7 +50,7 @@ TRIED_STEPS, SLOW_STEPS = 20, 5  # to see what a step takes; the first of them d
 # (head, candidates, rule) → settings. "own": every example its own candidates, as in the paper, with the tail that our
 # default has.
 HEADS: dict[Series, dict[str, Any]] = {
-    ("candidate", None, "shared"): {},
+    ("candidate", None, "default"): {},
     **{("candidate", count, "own"): {"candidates": count, "shared": False} for count in (30, 300, 3000)},
     **{("wta", count, None): {"candidates": count} for count in (30, 300, 3000)},
     ("sampled", None, None): {"samples": 1024},
@@ -124,10 +125,11 @@ def run_base(run: Run, images: Images, plan: Plan) -> None:
         run.records.write(stage="base", kind="evaluation", **point)
     accuracy = evaluate(network, held_out_batches(images, plan.tests), Metrics([Accuracy()]))["accuracy"]
     run.records.write(
-        stage="base", kind="result", head=BASE_HEAD, steps=trained.step, seconds=trained.seconds, accuracy=accuracy,
-        multiply_adds=multiply_adds(alexnet_of(network), torch.zeros(1, 1, SIDE, SIDE)), features=plan.features,
-        parameters=sum(parameter.numel() for parameter in network.trunk.parameters()), batch=plan.batch,
-        epochs=trained.step * plan.batch / len(images.train), rates=plan.rates, final_rate=plan.final_rate,
+        stage="base", kind="result", **fields_of(BASE_SERIES), steps=trained.step, seconds=trained.seconds,
+        accuracy=accuracy, multiply_adds=multiply_adds(alexnet_of(network), torch.zeros(1, 1, SIDE, SIDE)),
+        features=plan.features, parameters=sum(parameter.numel() for parameter in network.trunk.parameters()),
+        batch=plan.batch, epochs=trained.step * plan.batch / len(images.train), rates=plan.rates,
+        final_rate=plan.final_rate,
     )  # fmt: skip
 
 
@@ -138,9 +140,9 @@ def run_end_to_end(run: Run, images: Images, plan: Plan) -> None:
     """
     base = run.records.last(stage="base", kind="result")
     assert base is not None  # the stage comes after `base`
-    if not run.records.done(stage="end_to_end", kind="result", head=BASE_HEAD):
+    if not run.records.done(stage="end_to_end", kind="result", **fields_of(BASE_SERIES)):
         learned = run.records.select(stage="base", kind="evaluation")
-        record_curve(run.records, "end_to_end", (BASE_HEAD, None, "shared"), learned, plan.batch)
+        record_curve(run.records, "end_to_end", BASE_SERIES, learned, plan.batch)
     if run.records.done(stage="end_to_end", kind="result", head="full"):
         return
     if run.options.heads and "full" not in run.options.heads:

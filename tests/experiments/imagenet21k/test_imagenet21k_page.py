@@ -165,19 +165,16 @@ def test_times_that_differ_by_chance_do_not_choose_the_candidates(tmp_path: Path
     [
         ({"head": "full"}, ("full", None, None), "full softmax"),
         ({"head": "wta", "candidates": 30}, ("wta", 30, None), "WTA softmax (the paper's layer), K = 30"),
-        ({"head": "candidate", "rule": "shared"}, ("candidate", None, "shared"), "candidate softmax, shared"),
-        # as heads were called before
-        ({"head": "wta", "candidates": 30, "rule": "paper"}, ("wta", 30, None),
-         "WTA softmax (the paper's layer), K = 30"),
-        ({"head": "wta", "candidates": 3000, "rule": "own"}, ("candidate", 3000, "own"),
-         "candidate softmax, own, K = 3,000"),
-        ({"head": "wta", "rule": "shared"}, ("candidate", None, "shared"), "candidate softmax, shared"),
-        ({"head": "wta"}, ("candidate", None, "shared"), "candidate softmax, shared"),
+        ({"head": "candidate"}, ("candidate", None, None), "candidate softmax"),
+        ({"head": "candidate", "rule": "default"}, ("candidate", None, "default"),
+         "candidate softmax, as it is by default"),
+        ({"head": "candidate", "rule": "looked up"}, ("candidate", None, "looked up"),
+         "candidate softmax, looked up for every example"),
+        ({"head": "candidate", "candidates": 3000, "rule": "own"}, ("candidate", 3000, "own"),
+         "candidate softmax, own candidates, K = 3,000"),
     ],
 )  # fmt: skip
-def test_heads_are_called_the_same_in_old_and_new_records(
-    record: dict[str, object], series: results.Series, name: str
-) -> None:
+def test_heads_are_called_by_what_they_do(record: dict[str, object], series: results.Series, name: str) -> None:
     assert results.series_of(record) == series
     assert results.name_of(series) == name
 
