@@ -61,7 +61,7 @@ FULL = Plan(
     softmax_epochs=2,
     softmax_steps=160,
     softmax_batch=1024,
-    head_seconds=180,
+    head_seconds=120,
     batches=(1, 2, 4, 8, 16, 32, 64, 128),
     candidates=(10, 20, 30, 50, 100, 200, 300, 500, 1000, 2000, 3000),
 )

@@ -44,7 +44,7 @@ def stages(options: Options) -> list[Stage]:
         stage("layer", "time and accuracy of the layer alone", 12, 0.1,
               lambda run: layer.run_layer(run, features.open_layer(run), features.query_sample(run), plan.batches,
                                           plan.candidates), "softmax_layer"),
-        stage("heads", "train output layers on the kept features", 34, 0.6,
+        stage("heads", "train output layers on the kept features", 24, 0.6,
               lambda run: training.run_heads(run, images_of(run), plan), "features"),
         stage("end_to_end", "train the whole network with the exact softmax", 34, 0.2,
               lambda run: training.run_end_to_end(run, images_of(run), plan), "base"),
