@@ -26,8 +26,10 @@ MINING_MEASURED, MINING_WARM_UP = 64, 16  # whole rounds from one look-up of can
 MOMENTUM: dict[str, Any] = {"lr": 0.1, "momentum": 0.9}
 Batch = tuple[Tensor, Tensor]
 Contestant = tuple[Callable[..., mct.OutputHead], Callable[..., torch.optim.Optimizer] | None]
+MANY_DRAWS = 2048  # so many that a step's products take longer than what goes with them
 STEP_HEADS = (
     "candidate",
+    "candidate, 2048 drawn",
     "candidate, 32 mined",
     "candidate, momentum at once",
     "candidate, plain fused",
@@ -35,6 +37,7 @@ STEP_HEADS = (
     "own candidates, plain fused",
     "hierarchical",
     "sampled",
+    "sampled 2048",
     "full",
 )
 
@@ -47,6 +50,8 @@ def contestant(name: str, candidates: int) -> Contestant:
         settings = {"candidates": candidates, "meter_every": 0}
         if kind == "own candidates":
             settings["tail"] = 0
+        if how == "2048 drawn":
+            settings["tail"] = MANY_DRAWS
         if how == "32 mined":  # the same number of examples in every step, whatever the classes
             settings["mined_examples"] = 32
         if how == "plain fused":

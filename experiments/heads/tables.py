@@ -21,6 +21,7 @@ NAMES = {
 }
 STEP_NAMES = {
     "candidate": "candidate softmax (manyclass)",
+    "candidate, 2048 drawn": "… 2,048 random classes",
     "candidate, 32 mined": "… candidates looked up for 32 examples",
     "candidate, momentum at once": "… momentum at once (default of RowSGD)",
     "candidate, plain fused": "… plain SGD, fused",
@@ -28,6 +29,7 @@ STEP_NAMES = {
     "own candidates, plain fused": "… plain SGD, fused",
     "hierarchical": "hierarchical softmax",
     "sampled": "sampled softmax, 512 samples",
+    "sampled 2048": "… 2,048 samples",
     "full": "full softmax",
 }
 MOMENTUM_STEPS = (500, 1000, 1500, 3000)

@@ -19,7 +19,7 @@ def texts(records: Records) -> dict[str, str]:
     """Return tables and goals; what was not run is said to be so."""
     series, answers = motions(records), records.select(stage="latency", kind="result")
     told = {
-        "machine": machine_in_words(records),
+        "machine": machine_in_words(records).rpartition(", ")[0],  # stages differ in their threads
         **{stage: table_of(records, stage, results_table) for stage in ("end_to_end", "fewer_videos", "frozen")},
         **{stage: table_of(records, stage, steps_table) for stage in ("step_parts", "million_steps")},
         "motion": verdict_on_motion(series) if series else NOT_YET.format("motion"),

@@ -1,4 +1,7 @@
-"""What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any training loop takes any head."""
+"""What every head offers: forward(input, target) → loss, topk, predict, log_prob. Any training loop takes any head.
+
+Longer than our usual file because all heads share these checks of what they are given and of what comes out.
+"""
 
 import math
 from typing import Any, Literal, get_args

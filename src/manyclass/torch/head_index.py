@@ -1,4 +1,7 @@
-"""The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns."""
+"""The index of a head in training: built when first needed, kept near the moving weights, re-hashed in turns.
+
+Longer than our usual file because each way to be out of date is mended here, and they share what is known of the rows.
+"""
 
 import copy
 import threading
