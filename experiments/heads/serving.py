@@ -121,7 +121,7 @@ def measure_step(sizes: ServingSizes) -> Found:
     steps, noticing = [], []
     for _ in range(sizes.steps + WARM_UP):
         x, y = torch.randn(sizes.batch, sizes.features), torch.randint(sizes.classes, (sizes.batch,))
-        with timed_methods(WeightWatch, "in_step", "expect_moved") as spent:
+        with timed_methods(WeightWatch, "in_step", "look_before_move", "expect_moved") as spent:
             start = time.perf_counter()
             head(x, y).backward()
             optimizer.step()

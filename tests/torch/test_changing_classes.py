@@ -374,6 +374,26 @@ def test_the_paper_s_head_and_names_follow(how: str) -> None:
     assert not len(head.removed)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+def test_a_loop_that_keeps_its_loss_goes_on_with_other_rows(dtype: torch.dtype) -> None:
+    head = new_head(dtype=dtype)
+    optimizer = RowSGD(head.parameters(), lr=0.1)
+    losses = []
+    for step in range(6):
+        losses.append(head(X.double() if dtype == torch.float64 else X, torch.tensor([1, 2, 3, 4, 5, 6])))
+        optimizer.zero_grad()
+        losses[-1].backward()
+        before = head.weight.detach().clone()
+        optimizer.step()
+        assert not torch.equal(head.weight, before)
+        if step == 1:
+            head.add_classes(5, optimizer=optimizer)
+        if step == 2:
+            head.remove_classes([0, 30])
+        if step == 3:
+            head.compact(optimizer=optimizer)
+
+
 def test_threads_that_ask_meanwhile_wait_for_no_build(monkeypatch: pytest.MonkeyPatch) -> None:
     head = new_head().eval()
     head.topk(X, 1)

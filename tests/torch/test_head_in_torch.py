@@ -1,6 +1,7 @@
 """A head among torch's own tools: functional calls, activation checkpointing, threads, clipping, DataLoader workers."""
 
 import threading
+from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,26 @@ def test_functional_call_takes_the_heads_own_state_dict(name: str) -> None:
     moved = {key: 2 * value for key, value in head.named_parameters()}
     assert not torch.equal(torch.func.functional_call(head, moved, (X, TARGET)), expected)
     assert torch.equal(head(X, TARGET), expected)
+
+
+@pytest.mark.parametrize("name", ["candidate", "own", "wta", "full", "sampled", "hierarchical"])
+def test_functional_call_with_computed_weights_has_the_gradients_of_plain_ones(name: str) -> None:
+    torch.manual_seed(0)
+    own = {"shared": False, "candidates": 5} if name == "own" else {}
+    head = make_head("candidate" if name == "own" else name, FEATURES, CLASSES, **own).eval()
+    plain = deepcopy(head)
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.sub_(0.1)
+    computed = {key: value - 0.1 * torch.ones_like(value) for key, value in head.named_parameters()}
+    torch.manual_seed(1)
+    torch.func.functional_call(head, computed, (X, TARGET)).backward()
+    torch.manual_seed(1)
+    plain(X, TARGET).backward()
+    for (key, ours), (_, theirs) in zip(head.named_parameters(), plain.named_parameters(), strict=True):
+        assert ours.grad is not None, key
+        assert theirs.grad is not None, key
+        torch.testing.assert_close(ours.grad.to_dense(), theirs.grad.to_dense(), msg=key)
 
 
 @pytest.mark.parametrize("settings", [{}, {"shared": False}, {"subtract_mean": True}], ids=str)
@@ -94,6 +115,9 @@ def test_sparse_gradients_are_clipped_as_dense_ones_are(norm_type: float) -> Non
         assert parameter.grad is not None
         torch.testing.assert_close(parameter.grad.to_dense(), copy.grad)
     assert clip_grad_norm_([], 1.0) == 0
+    head.zero_grad()
+    head(X, torch.full((EXAMPLES,), -100)).backward()  # rows without any
+    assert clip_grad_norm_(head.parameters(), 0.1, norm_type) == 0
     with pytest.raises(InputError, match="max_norm=0"):
         clip_grad_norm_(parameters, 0)
 

@@ -86,6 +86,17 @@ REFUSED: dict[str, tuple[Call, type[Exception], str]] = {
     "add width": (lambda h: h.add_classes(rows=X[:, 1:]), InputError, r"rows has shape \(5, 16\)"),
     "add list": (lambda h: h.add_classes(rows=X.tolist()), InputTypeError, "rows is not a tensor"),
     "add NaN": (lambda h: h.add_classes(rows=spoilt(float("nan"))), InputError, "NaN"),
+    "add norm": (lambda h: h.add_classes(rows=torch.full((1, 17), 3e38)), InputError, r"rows\[0\].*norm beyond"),
+    "add beyond float32": (
+        lambda h: h.add_classes(rows=torch.full((1, 17), 1e300, dtype=torch.float64)),
+        InputError,
+        r"rows\[0\] has a NaN, an infinity.*torch\.float32",
+    ),
+    "add bias beyond float32": (
+        lambda h: h.add_classes(rows=X, bias=torch.full((5,), 1e300, dtype=torch.float64)),
+        InputError,
+        "bias must be 5 finite",
+    ),
     "add bias": (lambda h: h.add_classes(rows=X, bias=X[0]), InputError, "bias must be 5"),
     "add bias list": (lambda h: h.add_classes(rows=X, bias=[0.0] * 5), InputTypeError, "bias is not a tensor"),
     "add names": (lambda h: h.add_classes(rows=X, names=list("abcde")), InputError, "names is given"),

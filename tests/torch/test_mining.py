@@ -62,6 +62,8 @@ def test_candidates_are_looked_up_as_often_as_hard_classes_are_worth() -> None:
         some.note_noise(0.9)
     assert steps_that_look_up(some, 40) == 10
     assert steps_that_look_up(mining(examples=0), 40) == 0
+    for every in range(1, 40):  # ten times a tenth is a little less than one
+        assert steps_that_look_up(mining(every=every), 20 * every) == 20
 
 
 def test_readings_cost_the_same_share_of_a_step_at_any_size() -> None:

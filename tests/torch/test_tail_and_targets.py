@@ -119,6 +119,20 @@ def test_removed_classes_are_not_drawn_and_not_counted_among_those_left() -> Non
     assert classes.log_weights.exp().tolist() == pytest.approx([1.0] * 10, abs=1e-9)
 
 
+@pytest.mark.parametrize("compact", [False, True])
+def test_shares_are_those_among_the_classes_that_are_left(compact: bool) -> None:
+    head = small_head(mined_examples=0, tail=TAIL)
+    assert head.tail_and_targets is not None
+    for seed in range(400):
+        head.tail_and_targets.classes(NOTHING, batch(skewed(), seed), TAIL, head.sampler)
+    head.remove_classes(range(5))  # half of what is met
+    if compact:
+        head.compact()
+    left = np.arange(55) if compact else np.arange(5, CLASSES)
+    shares = head.tail_and_targets.shares(left, 55)
+    assert shares.sum() == pytest.approx(1, abs=0.02)
+
+
 @pytest.mark.parametrize("targets", [[[0]], [[-1]], [[5, -1], [-1, -1]]], ids=["one", "none", "some"])
 def test_awkward_batches(targets: list[list[int]]) -> None:
     learned, positives = TailAndTargets(7), torch.tensor(targets)

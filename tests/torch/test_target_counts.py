@@ -71,6 +71,27 @@ def test_counts_follow_classes_that_come_and_go(batches: list[list[list[int]]]) 
     assert torch.equal(again.counts, counts.counts)
 
 
+@given(batches, batches, st.sets(st.integers(0, CLASSES - 1)), st.booleans())
+@settings(deadline=None)
+def test_targets_of_classes_that_are_gone_count_no_more(
+    first: list[list[list[int]]], then: list[list[list[int]]], gone: set[int], compact: bool
+) -> None:
+    counts, kept = counted(first), sorted(set(range(CLASSES)) - gone)
+    if compact:
+        counts.keep_classes(torch.tensor(kept, dtype=torch.int64))
+    else:
+        counts.forget_classes(torch.tensor(sorted(gone), dtype=torch.int64))
+    expected = [sum(c == k for c in naive(first)) for k in kept]
+    assert counts.known_here == sum(expected)
+    assert (counts.counts if compact else counts.counts[kept]).tolist() == expected
+    again = TargetCounts(counts.num_classes, remembered=KEPT)
+    again.load_state_dict(counts.state_dict())
+    for batch in then:
+        for one in (counts, again):
+            one.add(torch.tensor(batch).clamp(max=counts.num_classes - 1))
+            assert one.known_here == int(one.counts.sum())
+
+
 def test_a_state_that_does_not_fit_is_refused() -> None:
     counts = counted([[[1, 2, 3]]])
     state = counts.get_extra_state()

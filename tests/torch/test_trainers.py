@@ -11,7 +11,9 @@ from torch.utils.data import Dataset
 
 import manyclass.torch as mct
 from manyclass import HashConfig
-from manyclass.torch.trainers import hugging_face_callback, lightning_callback
+from manyclass.errors import FileError
+from manyclass.torch.approximation_meter import ApproximationWarning
+from manyclass.torch.trainers import hugging_face_callback, lightning_callback, load_heads, save_heads
 
 transformers = pytest.importorskip("transformers")
 lightning = pytest.importorskip("lightning.pytorch")
@@ -81,6 +83,31 @@ def test_hugging_face_resumes_to_the_same_bits(tmp_path: Path, accumulated: int)
     resumed = hugging_face(tmp_path / "whole", Network(), 10, tmp_path / "whole" / "checkpoint-4", **settings)
     assert_same_bits(whole, resumed)
     assert not torch.equal(whole.head.weight, Network().head.weight)
+
+
+def test_hugging_face_says_what_it_cannot_bring_back(tmp_path: Path) -> None:
+    """`train` is given a folder that the callback is not told: nothing of another run may take its place."""
+    hugging_face(tmp_path / "one", Network(), 4)
+    with pytest.warns(ApproximationWarning, match="index that is built anew.*No such file"):
+        hugging_face(tmp_path / "empty", Network(), 6, tmp_path / "one" / "checkpoint-4")
+    other = Network()
+    with torch.no_grad():
+        other.head.weight.mul_(2)
+    hugging_face(tmp_path / "other", other, 4)
+    with pytest.warns(ApproximationWarning, match="has not the weight that it was saved with"):
+        hugging_face(tmp_path / "other", Network(), 6, tmp_path / "one" / "checkpoint-4")
+
+
+def test_heads_of_another_model_or_with_other_weights_are_refused(tmp_path: Path) -> None:
+    model = Network()
+    save_heads(tmp_path / "heads", model)
+    load_heads(tmp_path / "heads", model)
+    with pytest.raises(FileError, match=r"saved are heads \['head'\], the model has \['0'\]"):
+        load_heads(tmp_path / "heads", nn.Sequential(model.head))
+    with torch.no_grad():
+        model.head.weight.mul_(2)
+    with pytest.raises(FileError, match="load the model's state dict"):
+        load_heads(tmp_path / "heads", model)
 
 
 def test_hugging_face_keeps_the_states_of_the_rows_also_without_the_callback(tmp_path: Path) -> None:

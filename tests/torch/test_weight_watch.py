@@ -1,9 +1,11 @@
 """Weights that change from outside are noticed; rows that known gradients moved are re-hashed, all of them."""
 
+import contextlib
 import gc
 import warnings
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from manyclass import HashConfig
-from manyclass.torch import CandidateSoftmax, RowAdam, RowSGD, weight_watch
+from manyclass.torch import CandidateSoftmax, RowAdam, RowSGD, load_checkpoint, save_checkpoint, weight_watch
 from manyclass.torch.approximation_meter import ApproximationWarning
 
 CLASSES, FEATURES = 2_000, 24
@@ -171,6 +173,40 @@ def test_rows_that_move_inside_backward_are_known(make: Any, shared: bool, monke
     monkeypatch.setattr(head.index, "build", pytest.fail)
     for _ in range(3):
         head(x, y).backward()
+
+
+@pytest.mark.parametrize("edited", ["weight", "bias"])
+@pytest.mark.parametrize("name", ["RowSGD", "RowAdam", "SparseAdam", "SGD", "fused", "at_step"])
+def test_a_step_does_not_hide_an_edit_before_it(name: str, edited: str) -> None:
+    moving = {"row_update": name, "row_optimizer": partial(RowSGD, lr=0.1)} if name in ("fused", "at_step") else {}
+    head = new_head(mined_examples=0, tail=8, **moving)
+    optimizer = optimizers(head)["RowSGD" if moving else name]
+    x, y = torch.randn(8, FEATURES, generator=torch.Generator().manual_seed(1)), torch.arange(20, 28)
+    assert not (head.eval().topk(x, 1).classes == 7).all()  # there is an index
+    with torch.no_grad():
+        if edited == "bias":
+            head.bias[7] += 50
+        else:
+            head.weight[7] = 20 * x.sum(0)
+    with head.train().exact() if name == "SGD" else contextlib.nullcontext():
+        head(x, y).backward()
+    optimizer.step()
+    with head.exact():
+        best = head.eval().topk(x, 1).classes
+    assert (best == 7).any()
+    assert torch.equal(head.topk(x, 1).classes, best)
+
+
+def test_a_checkpoint_after_an_edit_holds_no_index_of_before(tmp_path: Path) -> None:
+    head, other = nn.ModuleDict({"head": new_head()}).eval(), nn.ModuleDict({"head": new_head()}).eval()
+    x = other_weights()[:20]
+    head["head"].topk(x, 1)
+    with torch.no_grad():
+        head["head"].weight.copy_(other_weights())
+    save_checkpoint(tmp_path / "edited", head)
+    load_checkpoint(tmp_path / "edited", other)
+    assert torch.equal(other["head"].topk(x, 1).classes, head["head"].topk(x, 1).classes)
+    assert recall(other["head"]) == recall(head["head"]) > 0.5
 
 
 def test_rows_that_never_move_leave_nothing_that_piles_up(monkeypatch: pytest.MonkeyPatch) -> None:

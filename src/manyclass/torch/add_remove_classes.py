@@ -126,6 +126,8 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
 
     def _set_removed(self, removed: RemovedClasses) -> None:
         self.sampler.removed = self.index.removed = removed
+        if self.tail_and_targets is not None and len(removed):
+            self.tail_and_targets.counts.forget_classes(removed.ids)
 
     def _new_rows(self, count: int | None, rows: Tensor | None, bias: Tensor | None) -> dict[str, Tensor]:
         """Return checked rows and biases of new classes."""
@@ -138,15 +140,22 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
             raise InputTypeError("rows is not a tensor of floats; pass a (count, in_features) tensor")
         if rows.dim() != 2 or rows.shape[1] != self.in_features:
             raise InputError(f"rows has shape {tuple(rows.shape)}; expected (count, {self.in_features})")
-        if not rows.isfinite().all():
-            raise InputError("rows has a NaN or an infinity; clean it first")
+        rows = rows.detach().to(self.weight.dtype)
+        fits = rows.double().norm(dim=1) <= torch.finfo(torch.float32).max  # as an index has it
+        if not fits.all():
+            at = int((~fits).nonzero()[0])
+            raise InputError(
+                f"rows[{at}] has a NaN, an infinity or a norm beyond float32, as {self.weight.dtype}; clean it first"
+            )
         if bias is not None and not isinstance(bias, Tensor):
             raise InputTypeError("bias is not a tensor; pass a (count,) tensor")
-        if bias is not None and (self.bias is None or bias.shape != (len(rows),) or not bias.isfinite().all()):
-            raise InputError(f"bias must be {len(rows)} finite numbers, for a head with bias; leave it out")
+        if bias is not None:
+            bias = bias.detach() if self.bias is None else bias.detach().to(self.bias.dtype)
+            if self.bias is None or bias.shape != (len(rows),) or not bias.isfinite().all():
+                raise InputError(f"bias must be {len(rows)} finite numbers, for a head with bias; leave it out")
         return {
-            "weight": rows.detach(),
-            "bias": self._start_of_new_classes(len(rows)) if bias is None else bias.detach(),
+            "weight": rows,
+            "bias": self._start_of_new_classes(len(rows)) if bias is None else bias,
         }
 
     def _positives(self, target: Tensor, leading: torch.Size) -> Tensor:

@@ -365,6 +365,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
 
     def extra_settings(self) -> dict[str, Any]:
         """Return what a checkpoint keeps beside the tensors, as JSON would."""
+        self.index.forget_if_changed(self.weight, self.bias)  # who loads it could not tell
         kept = {"names": self.names, "meter_steps": self.meter.steps, "mining": self.mining.settings()}
         if self.tail_and_targets is not None:
             kept["targets"] = self.tail_and_targets.settings()
@@ -372,6 +373,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
 
     def extra_tensors(self, index: bool = True) -> dict[str, Tensor]:
         """Return what a checkpoint keeps beside the parameters: removed classes, random tail, mining, and the index."""
+        self.index.forget_if_changed(self.weight, self.bias)
         state = {"generator": self.sampler.generator.get_state(), REMOVED: self.removed}
         parts = {"mining": self.mining.tensors(), "tables": self.index.tensors() if index else {}}
         if self.tail_and_targets is not None:
@@ -390,6 +392,7 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
         names = None if names is None else check_names("names", names, self.num_classes)
         removed = self._checked_removed(tensors.get(REMOVED))
         index = self.index.restored(settings["tables"], _beginning_with("tables.", tensors), self.weight, self.bias)
+        index.inputs = None
         if settings["tables"].get("inputs") and self.index.config is None:
             index.inputs = RecentInputs(self.in_features)
             index.inputs.restore(_beginning_with("inputs.", tensors), settings["tables"]["inputs"])

@@ -22,6 +22,7 @@ def clip_grad_norm_(
         raise InputError(f"max_norm={max_norm!r} is not above 0; try 1.0")
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     values = [_values(parameter) for parameter in listed if parameter.grad is not None]
+    values = [value for value in values if value.numel()]  # of a batch without targets: no rows, and no largest element
     if not values:
         return torch.tensor(0.0)
     norms = torch.stack([torch.linalg.vector_norm(value, norm_type).float().cpu() for value in values])

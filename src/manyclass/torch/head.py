@@ -61,7 +61,7 @@ class OutputHead(nn.Module):
         self.register_buffer("class_weight", weight)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """Return the loss. Everything is checked before anything changes."""
+        """Return the loss. Input and target are checked before anything changes."""
         flat = self._flat(input)
         positives = self._positives(target, input.shape[:-1])
         counted = (positives[:, :1] >= 0).any(1)  # the first one is there if any is

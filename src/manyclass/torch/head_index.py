@@ -261,10 +261,15 @@ class HeadIndex:
             logits=torch.from_numpy(found.logits),
         )
 
+    def rows_about_to_move(self, parameter: Tensor) -> None:
+        """Look for a change from outside before a known gradient writes over its traces."""
+        if self.watch is not None:
+            self.watch.look_before_move(parameter)
+
     def rows_moved(self, parameter: Tensor, ids: Tensor | None) -> None:
         """Take note that a known gradient has just moved these rows; None: any of them."""
         if self.watch is not None and self.watch.holds(parameter):
-            self.watch.expect_moved(ids)
+            self.watch.expect_moved(parameter, ids)
             self.schedule.moved(ids)
             self.moved[slice(None) if ids is None else ids.numpy()] = True
             self.fresh = False

@@ -32,7 +32,8 @@ class HierarchicalSoftmax(RowHead):
     row_update, row_optimizer: who moves the rows, see RowHead.
 
     `topk` is exact: a best-first search, quick where the network is sure of
-    its answers; with all classes about equal it has to look at every node. The state dict holds the counts, as they
+    its answers; with all classes about equal it has to look at every node. It and `log_prob` of all classes compute in
+    float32, also with rows of float64. The state dict holds the counts, as they
     say which tree the rows belong to.
     """
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from manyclass._validation import Ids, check_count
 
 WORTH_ALL = 0.4  # noise of the normaliser, from which on candidates are looked up as often as they may
+ROUNDING = 1e-9  # ten times a tenth is a little less than one
 MEMORY = 0.5  # share of the last readings in the next
 
 
@@ -59,7 +60,7 @@ class Mining:
     def due(self) -> bool:
         """Begin a step, and return whether it is one that looks candidates up."""
         self._due += self.worth()
-        if not self.examples or self._due < 1:
+        if not self.examples or self._due < 1 - ROUNDING:
             return False
         self._due = 0.0
         return True

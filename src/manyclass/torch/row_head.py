@@ -194,6 +194,7 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
             state[key] = value
         for name, parameter in self._named_rows().items():
             parameter.data, parameter.grad = new_data[name], None
+            _forget_old_shape(parameter)
         if self._fused is not None:
             self._fused.forget()
         self.num_embeddings = len(self.weight)
@@ -259,6 +260,21 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         if self._update is not None and loss.requires_grad:
             loss.register_hook(_refuse_scaled)
         return loss
+
+
+def _forget_old_shape(parameter: Tensor) -> None:
+    """Make torch drop the node that takes this parameter's gradients, if it is one for rows as they were.
+
+    A loss that is still held, as `loss` is in any plain loop, keeps that node alive; later losses would share it and
+    fail in backward. torch drops it only with a change of the type.
+    """
+    if not parameter.requires_grad:
+        return
+    node: Any = torch.autograd.graph.get_gradient_edge(parameter).node
+    if tuple(node._input_metadata[0].shape) != tuple(parameter.shape):
+        rows = parameter.data
+        parameter.data = torch.empty(0, dtype=torch.float32 if rows.dtype == torch.float64 else torch.float64)
+        parameter.data = rows
 
 
 @functools.cache

@@ -87,7 +87,7 @@ def pair_logits(
 
     input (examples, features), ids (examples, width) with -1 where absent → (examples, width), -inf where absent.
     Gradients: dense for input; sparse and coalesced for weight and bias, or none where `update` takes them.
-    A weight that is no parameter (gathered rows) gets a dense gradient; its rows must all be wanted.
+    A weight that is no parameter (gathered rows, `functional_call`) gets a dense gradient.
     """
     if computes_natively(input, weight, bias):
         logits: Tensor = _PairLogits.apply(input, ids, weight, bias, update)
@@ -143,7 +143,11 @@ class _PairLogits(torch.autograd.Function):
             input_gradient = torch.from_numpy(into)
         receiver = RowReceiver(weight, ctx.bias, ctx.update, ctx.dense)
         wanted = rows_wanted(ctx, 2, 2, ctx.update)
-        of_rows = receiver.receive(ctx.pairs, torch.from_numpy(ctx.pairs.rows), values, array(input), wanted)
+        ids = torch.from_numpy(ctx.pairs.rows)
+        of_rows = receiver.receive(ctx.pairs, ids, values, array(input), wanted)
+        if ctx.dense and len(ids) < len(weight):
+            of_weight, of_bias = (None if part is None else _spread(part, ids, len(weight)) for part in of_rows)
+            of_rows = of_weight, of_bias
         return input_gradient, None, *of_rows, None
 
 
@@ -186,8 +190,13 @@ class _EmbedRows(torch.autograd.Function):
             return None, None, None, None
         summed = summed.to(ctx.weight.dtype)
         if ctx.dense:
-            return torch.zeros_like(ctx.weight).index_copy_(0, distinct, summed), None, None, None
+            return _spread(summed, distinct, len(ctx.weight)), None, None, None
         return sparse_rows(distinct, summed, ctx.weight), None, None, None
+
+
+def _spread(rows: Tensor, ids: Tensor, count: int) -> Tensor:
+    """Return a dense gradient of so many rows: these at ids, zeros elsewhere."""
+    return rows.new_zeros((count, *rows.shape[1:])).index_copy_(0, ids, rows)
 
 
 def _accepted(gradient: Tensor, weight: Tensor) -> Tensor:

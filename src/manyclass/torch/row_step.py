@@ -13,7 +13,7 @@ from manyclass._windows_and_signs import random_words
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch.memory_budget import check_state
 from manyclass.torch.row_arrays import is_native, view
-from manyclass.torch.weight_watch import announce_moved
+from manyclass.torch.weight_watch import announce_moved, announce_moving
 
 Group = dict[str, Any]
 
@@ -73,6 +73,7 @@ class RowSteps(torch.optim.Optimizer):
         group = self._group_of(parameter)
         _check_parameter(parameter)
         step = self._checked_step(group, parameter)
+        announce_moving(parameter)
         self._count(parameter)
         self._opt_called = True  # torch's schedulers look here, and warn if nobody called step()
         return step
@@ -117,6 +118,7 @@ class RowSteps(torch.optim.Optimizer):
     def _update(self, group: Group, parameter: Tensor, ids: Tensor, gradient: Tensor) -> None:
         step = self._checked_step(group, parameter)
         if gradient.numel():
+            announce_moving(parameter)
             apply_step(step, parameter, ids, gradient)
             announce_moved(parameter, ids)
         self._count(parameter)

@@ -90,7 +90,7 @@ class TailAndTargets:
         """
         alike = 1 / max(classes_left * self.same_share - 1, 1 / MOST_ALIKE)
         others = targets * (examples - 1) / examples
-        return Chances(self.counts.known, alike, self.new_share, classes_left, others, tail)
+        return Chances(self.counts.known_here, alike, self.new_share, classes_left, others, tail)
 
     def chance(self, ids: Ids, targets: int, examples: int, tail: int, classes_left: int) -> Doubles:
         """Return π: how likely each class is among the draws, or among the targets of the other examples."""
@@ -101,7 +101,7 @@ class TailAndTargets:
         return self._chances(0, 1, 0, classes_left).shares(self.counts.counts.numpy()[ids])
 
     def _count(self, positives: Tensor) -> None:
-        known, before = self.counts.known, self.counts.targets
+        known, before = self.counts.known_here, self.counts.targets
         met, unmet, pairs = self.counts.add(positives)
         given = min(self.counts.targets - before, self.counts.remembered)
         if not given:

@@ -7,6 +7,7 @@ in proportion to its count.
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -33,6 +34,7 @@ class TargetCounts(nn.Module):
     def forget(self) -> None:
         """Start again."""
         self.targets, self.examples = 0, 0  # that were counted in all
+        self._gone = 0  # of the targets that are kept: those whose class is gone
         self._ring.fill_(-1)
         # of the targets that are remembered
         self.counts = torch.zeros(self.num_classes, dtype=torch.int32, device="cpu")
@@ -47,6 +49,11 @@ class TargetCounts(nn.Module):
         """How many targets are kept now."""
         return min(self.targets, self.remembered)
 
+    @property
+    def known_here(self) -> int:
+        """Of how many of them the class is still there: what `counts` add up to."""
+        return self.known - self._gone
+
     def add(self, positives: Tensor) -> tuple[int, int, int]:
         """Count the targets of a batch, (examples, n), -1 where there is none.
 
@@ -57,10 +64,14 @@ class TargetCounts(nn.Module):
         new = ids.reshape(-1)
         if len(new) and new.min() < 0:
             new = new[new >= 0]
+        before = self.known
         self.examples += len(ids)
         self.targets += len(new)
         kept = new[max(0, len(new) - self.remembered) :]
         place = (self.targets - len(kept)) % self.remembered
+        if self._gone and len(kept):
+            overwritten = np.arange(place, place + len(kept)) % self.remembered
+            self._gone -= int((self._ring.numpy()[overwritten[overwritten < before]] < 0).sum())
         return core().count_targets(kept, self.counts.numpy(), self._ring.numpy(), place)  # type: ignore[no-any-return]
 
     def at(self, places: Tensor) -> Tensor:
@@ -82,6 +93,20 @@ class TargetCounts(nn.Module):
         new_ids = torch.full((self.num_classes + 1,), -1, dtype=torch.int32)  # the last place takes the absent (-1)
         new_ids[kept] = torch.arange(len(kept), dtype=torch.int32)
         self._ring, self.counts, self.num_classes = new_ids[self._ring.long()], self.counts[kept], len(kept)
+        self._count_gone()
+
+    def forget_classes(self, ids: Tensor) -> None:
+        """Take the targets of these classes out of the counts; their ids stay."""
+        if not int(self.counts[ids].sum()):
+            return
+        self.counts[ids] = 0
+        stays = torch.ones(self.num_classes + 1, dtype=torch.bool)  # the last place is for the absent (-1)
+        stays[ids] = False
+        self._ring = self._ring.masked_fill(~stays[self._ring.long()], -1)
+        self._count_gone()
+
+    def _count_gone(self) -> None:
+        self._gone = self.known - int(self.counts.sum(dtype=torch.int64))
 
     def get_extra_state(self) -> Tensor:
         """Return the targets kept and how many there were, for the state dict."""
@@ -103,6 +128,7 @@ class TargetCounts(nn.Module):
             )
         self._ring, self.targets, self.examples = ring.to(torch.int32), targets, examples
         self.counts = self.of_first(self.remembered).to(torch.int32)
+        self._count_gone()
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *rest)

@@ -8,18 +8,24 @@ bits as one that was never interrupted.
 Neither library is imported before a callback of it is made.
 """
 
+import hashlib
 import os
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
+from manyclass.errors import FileError
+from manyclass.torch.approximation_meter import ApproximationWarning
 from manyclass.torch.checkpoint import HeadState, head_states
+from manyclass.torch.row_arrays import array
 from manyclass.torch.tensor_file import read_tensors, write_tensors
 
 KIND = "manyclass heads"
 FILE = "manyclass_heads.safetensors"
+MARKED = 4096  # numbers of a weight that tell it from that of another run, or of another step
 
 
 def save_heads(path: str | os.PathLike[str], model: nn.Module) -> None:
@@ -29,19 +35,30 @@ def save_heads(path: str | os.PathLike[str], model: nn.Module) -> None:
 
 
 def load_heads(path: str | os.PathLike[str], model: nn.Module) -> None:
-    """Bring back what `save_heads` saved, after the model's state dict was loaded; checked before anything changes."""
+    """Bring back what `save_heads` saved, after the model's state dict was loaded; checked before anything changes.
+
+    Raises FileError where the heads have other names, or other weights than when they were saved.
+    """
     _unpack(model, *read_tensors(path, KIND))
 
 
 def _packed(model: nn.Module) -> tuple[dict[str, Any], dict[str, Tensor]]:
     heads = head_states(model)
-    settings = {name: head.extra_settings() for name, head in heads.items()}
+    settings = {name: {**head.extra_settings(), "weight_mark": _mark(head)} for name, head in heads.items()}
     tensors = {f"{name}/{key}": part for name, head in heads.items() for key, part in head.extra_tensors().items()}
     return settings, tensors
 
 
 def _unpack(model: nn.Module, settings: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     heads = head_states(model)
+    if set(heads) != set(settings):
+        raise FileError(f"saved are heads {sorted(settings)}, the model has {sorted(heads)}; build the same model")
+    for name, head in heads.items():
+        if settings[name]["weight_mark"] != _mark(head):
+            raise FileError(
+                f"head {name!r} has not the weight that it was saved with; load the model's state dict of the same "
+                "checkpoint first"
+            )
     found: dict[str, tuple[HeadState, dict[str, Tensor]]] = {}
     for name, head in heads.items():
         begin = f"{name}/"
@@ -51,6 +68,15 @@ def _unpack(model: nn.Module, settings: dict[str, Any], tensors: dict[str, Tenso
         found[name] = head, own
     for name, (head, own) in found.items():
         head.restore(own, settings[name])
+
+
+def _mark(head: HeadState) -> str:
+    """Return what tells the weight of a head from any other: a digest of its shape and of some of its numbers."""
+    weight: Tensor = head.weight.detach()  # type: ignore[attr-defined]  # every head has one
+    flat = weight.reshape(-1)
+    digest = hashlib.blake2b(repr((tuple(weight.shape), str(weight.dtype))).encode(), digest_size=16)
+    digest.update(array(flat[:: max(1, len(flat) // MARKED)]).tobytes())
+    return digest.hexdigest()
 
 
 def hugging_face_callback() -> Any:
@@ -64,9 +90,18 @@ def hugging_face_callback() -> Any:
             save_heads(_folder(args, state) / FILE, model)
 
         def on_train_begin(self, args: Any, state: Any, control: Any, model: nn.Module, **_: Any) -> None:
-            saved = _folder(args, state) / FILE
-            if state.global_step and saved.exists():
+            if not state.global_step:
+                return
+            saved = _folder(args, state) / FILE  # of a folder that `train` is given, a callback is not told
+            try:
                 load_heads(saved, model)
+            except (FileError, OSError) as error:
+                warnings.warn(
+                    f"resumed with an index that is built anew, and other random classes ({error}); for the same bits, "
+                    f"resume from a checkpoint within output_dir={args.output_dir!r} that holds a {FILE}",
+                    ApproximationWarning,
+                    stacklevel=2,
+                )
 
     def _folder(args: Any, state: Any) -> Path:
         return Path(args.output_dir) / f"checkpoint-{state.global_step}"
