@@ -188,7 +188,8 @@ def test_a_step_does_not_hide_an_edit_before_it(name: str, edited: str) -> None:
             head.bias[7] += 50
         else:
             head.weight[7] = 20 * x.sum(0)
-    with head.train().exact() if name == "SGD" else contextlib.nullcontext():
+    head.train()
+    with head.exact() if name == "SGD" else contextlib.nullcontext():
         head(x, y).backward()
     optimizer.step()
     with head.exact():
