@@ -1,6 +1,6 @@
 """The trained layer of the experiment imagenet21k: 20,976 Han characters × 4096 features, with held-out pictures.
 
-That experiment trains it for hours; here its folder of results is opened.
+That experiment trains it; here its folder of results is opened.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ from experiments.peers.problem import Problem
 CHARACTERS, WIDTH, QUERIES = 20_976, 4096, 16_000
 USUAL = Path("imagenet21k-out")
 MAKE = (
-    "make it by `python -m experiments imagenet21k`, stages data to softmax_layer (two hours), and give its folder of "
+    "make it by `python -m experiments imagenet21k`, stages data to softmax_layer (half an hour or more), and give its folder of "
     "results as --data"
 )
 

@@ -31,22 +31,22 @@ def stages(options: Options) -> list[Stage]:
         return options.stage(name, title, full, quick, with_chosen_threads(work), *after)
 
     return [
-        stage("data", "draw the pictures, or read them", 4, 0.2, run_data),
-        stage("warm_up", "train the network on some of the classes", 9, 0.3,
+        stage("data", "draw the pictures, or read them", 2, 0.2, run_data),
+        stage("warm_up", "train the network on some of the classes", 6, 0.3,
               lambda run: training.run_warm_up(run, images_of(run), plan), "data"),
-        stage("base", "train the network on all classes", 32, 0.5,
+        stage("base", "train the network on all classes", 14, 0.5,
               lambda run: training.run_base(run, images_of(run), plan), "warm_up"),
-        stage("features", "keep its last layer for the pictures", 5, 0.15,
+        stage("features", "keep its last layer for the pictures", 3, 0.15,
               lambda run: features.run_features(run, images_of(run), plan), "base"),
         stage("variance", "how far the pictures of a class lie apart", 0.3, 0.02, features.run_variance, "features"),
-        stage("softmax_layer", "train the exact softmax layer on them", 15, 0.1,
+        stage("softmax_layer", "train the exact softmax layer on them", 11, 0.1,
               lambda run: training.run_softmax_layer(run, images_of(run), plan), "features"),
-        stage("layer", "time and accuracy of the layer alone", 12, 0.1,
+        stage("layer", "time and accuracy of the layer alone", 9, 0.1,
               lambda run: layer.run_layer(run, features.open_layer(run), features.query_sample(run), plan.batches,
                                           plan.candidates), "softmax_layer"),
         stage("heads", "train output layers on the kept features", 24, 0.6,
               lambda run: training.run_heads(run, images_of(run), plan), "features"),
-        stage("end_to_end", "train the whole network with the exact softmax", 34, 0.2,
+        stage("end_to_end", "train the whole network with the exact softmax", 15, 0.2,
               lambda run: training.run_end_to_end(run, images_of(run), plan), "base"),
     ]  # fmt: skip
 

@@ -42,7 +42,7 @@ from manyclass.training.loop import Trained
 from manyclass.training.metrics import Accuracy, Metrics
 
 Batch = tuple[Tensor, Tensor]
-CHECKPOINTS = 12  # of a training of half an hour
+CHECKPOINTS = 12  # of a training
 CURVE_POINTS, HEAD_POINTS, LAYER_POINTS = 10, 8, 5  # of a learning curve: the network, a head, the exact layer
 TRAIN_TESTS = 4000  # training examples whose accuracy is told beside the held-out one
 TRIED_STEPS, SLOW_STEPS = 20, 5  # to see what a step takes; the first of them do not count

@@ -177,7 +177,7 @@ def test_the_committed_run_is_a_full_one_of_these_stages(committed: Records) -> 
     assert {end["stage"] for end in committed.select(kind="stage_end")} <= STAGES
     assert {stage.name for stage in EXPERIMENT.stages(Options(quick=False))} == STAGES
     assert not any(card["options"]["quick"] for card in committed.select(kind="card"))
-    # The image layer takes two hours to train; what was run without it says so.
+    # The image layer takes half an hour or more to train; what was run without it says so.
     assert {record.get("layer") for record in committed.select(kind="missing")} <= {"han"}
 
 
