@@ -223,6 +223,16 @@ def test_a_loss_from_before_rows_got_other_numbers_is_refused(row_update: str, f
     assert not torch.equal(head.weight, before)
 
 
+def test_a_frozen_head_s_loss_from_before_rows_got_other_numbers_is_refused() -> None:
+    head = small_head(candidates=4, tail=0, shared=False).requires_grad_(False)
+    x = random_tensor(3, head.in_features).requires_grad_()
+    loss = head(x, torch.tensor([4, 5, 6]))
+    head.remove_classes([0, 3])
+    head.compact()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @pytest.mark.parametrize("early", [False, True])
 def test_rows_stay_in_phase_with_an_optimizer_that_steps_early(early: bool) -> None:
     """As trainers do at the end of an epoch whose batches are no multiple of what is accumulated."""

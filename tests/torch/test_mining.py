@@ -208,6 +208,15 @@ def test_compact_forgets_the_lists() -> None:
     assert not len(head.mining.recalled(column(0, 1, 2), head.num_classes))
 
 
+def test_of_few_classes_the_likeliest_are_remembered() -> None:
+    head = small_head(classes=12, mined_candidates=16, meter_every=0)
+    x = random_tensor(3, head.in_features)
+    best = head.layer.all_logits(head.prepared(x)).argmax(1)
+    head(x, torch.arange(3))
+    lists = head.mining.tensors()["lists"].to(torch.int64) - 1
+    assert lists[:, 0].tolist() == best.tolist()
+
+
 # Going on
 
 

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from sharded_cases import CLASSES, FEATURES, in_processes, one_process, rows_of, sharded
 from torch import Tensor, nn
 
+from manyclass import HashConfig
 from manyclass.torch import ShardedSoftmax
 
 RANKS = 3
@@ -16,6 +17,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {"candidates": CLASSES},
     "cosine": {"candidates": CLASSES, "normalize": True, "temperature": 0.3, "subtract_mean": True},
     "logistic": {"candidates": CLASSES, "output": "logistic"},
+    "paper": {"candidates": CLASSES, "config": HashConfig.paper()},  # whose tables leave out who has no vote
 }
 
 

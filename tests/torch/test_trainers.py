@@ -12,7 +12,9 @@ from torch.utils.data import Dataset
 import manyclass.torch as mct
 from manyclass import HashConfig
 from manyclass.errors import FileError
+from manyclass.torch import trainers
 from manyclass.torch.approximation_meter import ApproximationWarning
+from manyclass.torch.tensor_file import write_tensors
 from manyclass.torch.trainers import hugging_face_callback, lightning_callback, load_heads, save_heads
 
 transformers = pytest.importorskip("transformers")
@@ -110,6 +112,15 @@ def test_heads_of_another_model_or_with_other_weights_are_refused(tmp_path: Path
         load_heads(tmp_path / "heads", model)
 
 
+def test_files_of_before_the_mark_are_read(tmp_path: Path) -> None:
+    model = Network()
+    settings, tensors = trainers._packed(model)
+    for head in settings.values():
+        del head["weight_mark"]
+    write_tensors(tmp_path / "heads", trainers.KIND, settings, tensors)
+    load_heads(tmp_path / "heads", model)
+
+
 def test_hugging_face_keeps_the_states_of_the_rows_also_without_the_callback(tmp_path: Path) -> None:
     trained = hugging_face(tmp_path, Network(), 8)
     state = transformers.trainer_utils.get_last_checkpoint(str(tmp_path))
@@ -157,13 +168,13 @@ class Lit(lightning.LightningModule):  # type: ignore[misc, name-defined]
         return torch.optim.AdamW(self.parameters(), lr=1e-2)
 
 
-def run_lightning(out: Path, epochs: int, resume: Path | None = None, **settings: Any) -> Lit:
+def run_lightning(out: Path, epochs: int, resume: Path | None = None, others: Any = (), **settings: Any) -> Lit:
     lightning.seed_everything(3, verbose=False)
     module = Lit()
     keep = lightning.callbacks.ModelCheckpoint(dirpath=out, save_top_k=-1, filename="{epoch}")
     trainer = lightning.Trainer(
         max_epochs=epochs, accelerator="cpu", devices=1, logger=False, enable_progress_bar=False,
-        enable_model_summary=False, callbacks=[keep, lightning_callback()], deterministic=True, **settings,
+        enable_model_summary=False, callbacks=[keep, lightning_callback(), *others], deterministic=True, **settings,
     )  # fmt: skip
     batches = torch.utils.data.DataLoader(Points(), batch_size=BATCH)
     trainer.fit(module, batches, ckpt_path=None if resume is None else str(resume), weights_only=False)
@@ -176,3 +187,10 @@ def test_lightning_resumes_to_the_same_bits(tmp_path: Path, settings: dict[str, 
     resumed = run_lightning(tmp_path / "again", 3, tmp_path / "epoch=0.ckpt", **settings)
     assert_same_bits(whole, resumed)
     assert not torch.equal(whole.network.head.weight, Network().head.weight)
+
+
+def test_lightning_goes_on_where_a_checkpoint_holds_other_weights(tmp_path: Path) -> None:
+    """As with WeightAveraging, which puts its means there: the index is built anew."""
+    run_lightning(tmp_path, 2, others=[lightning.callbacks.EMAWeightAveraging(decay=0.5)])
+    with pytest.warns(ApproximationWarning, match="has not the weight that it was saved with"):
+        run_lightning(tmp_path / "again", 3, tmp_path / "epoch=0.ckpt")

@@ -198,6 +198,48 @@ def test_a_step_does_not_hide_an_edit_before_it(name: str, edited: str) -> None:
     assert torch.equal(head.topk(x, 1).classes, best)
 
 
+def test_a_step_with_a_closure_does_not_hide_an_edit_before_it() -> None:
+    head = new_head(mined_examples=0, tail=8)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    x, y = torch.randn(8, FEATURES, generator=torch.Generator().manual_seed(1)), torch.arange(20, 28)
+    head.eval().topk(x, 1)
+    with torch.no_grad():
+        head.weight[7] = 20 * x.sum(0)
+    head.train()
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        with head.exact():
+            loss = head(x, y)
+        loss.backward()
+        return loss
+
+    assert all(parameter.grad is None for parameter in head.parameters())
+    optimizer.step(closure)
+    with head.exact():
+        best = head.eval().topk(x, 1).classes
+    assert (best == 7).any()
+    assert torch.equal(head.topk(x, 1).classes, best)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_tied_rows_that_move_at_the_step_are_no_outside_change(sparse: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = new_head(candidates=4, tail=8, bias=False, row_update="at_step", row_optimizer=partial(RowSGD, lr=0.1))
+    embedding = nn.Embedding(CLASSES, FEATURES, sparse=sparse)
+    head.weight = embedding.weight
+    optimizer = torch.optim.SGD(embedding.parameters(), lr=0.1)
+    x, y = torch.randn(8, FEATURES, generator=torch.Generator().manual_seed(1)), torch.arange(8)
+    head(x, y).backward()
+    monkeypatch.setattr(head.index, "build", pytest.fail)
+    for _ in range(4):
+        optimizer.zero_grad()
+        (head(x + embedding(y), y) + embedding(y).sum()).backward()
+        before = head.weight.detach().clone()
+        optimizer.step()
+        assert (head.weight != before).any(1).sum() > 8  # those of the loss, too
+        head(x, y)
+
+
 def test_a_checkpoint_after_an_edit_holds_no_index_of_before(tmp_path: Path) -> None:
     head, other = nn.ModuleDict({"head": new_head()}).eval(), nn.ModuleDict({"head": new_head()}).eval()
     x = other_weights()[:20]

@@ -23,6 +23,7 @@ from manyclass.torch.row_head import RowHead
 from manyclass.torch.tail_and_targets import TailAndTargets
 
 REMOVED = "removed_classes"  # how a state dict names them
+CHECKED_AT_ONCE = 10_000  # rows
 
 
 class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward takes a target, too
@@ -141,12 +142,7 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
         if rows.dim() != 2 or rows.shape[1] != self.in_features:
             raise InputError(f"rows has shape {tuple(rows.shape)}; expected (count, {self.in_features})")
         rows = rows.detach().to(self.weight.dtype)
-        fits = rows.double().norm(dim=1) <= torch.finfo(torch.float32).max  # as an index has it
-        if not fits.all():
-            at = int((~fits).nonzero()[0])
-            raise InputError(
-                f"rows[{at}] has a NaN, an infinity or a norm beyond float32, as {self.weight.dtype}; clean it first"
-            )
+        _check_norms(rows)
         if bias is not None and not isinstance(bias, Tensor):
             raise InputTypeError("bias is not a tensor; pass a (count,) tensor")
         if bias is not None:
@@ -184,6 +180,17 @@ class ChangingClasses(HeadWithPrior, RowHead):  # type: ignore[misc]  # forward 
         if ids is not None and len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.num_classes:
             raise InputError(f"{REMOVED} holds ids beyond the {self.num_classes} classes of the head")
         return RemovedClasses() if ids is None else RemovedClasses().with_(ids)
+
+
+def _check_norms(rows: Tensor) -> None:
+    """Refuse rows that an index could not hold; few at a time, as they are copied to float64."""
+    for number, part in enumerate(rows.split(CHECKED_AT_ONCE)):
+        fits = part.double().norm(dim=1) <= torch.finfo(torch.float32).max
+        if not fits.all():
+            at = number * CHECKED_AT_ONCE + int((~fits).nonzero()[0])
+            raise InputError(
+                f"rows[{at}] has a NaN, an infinity or a norm beyond float32, as {rows.dtype}; clean it first"
+            )
 
 
 def _filled(old: Tensor, count: int, value: float) -> Tensor:

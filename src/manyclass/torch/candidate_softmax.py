@@ -497,9 +497,9 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             self.index.refresh(self.weight, self.bias)
         count = min(self._retrieved, self.num_classes)
         found = self.shortlist(x, count)
-        if not self.shared or found.shape[1] <= count:
+        if not self.shared or found.shape[1] <= count < self.num_classes:
             return found
-        # An index of few classes gives all of them, in no order.
+        # Few classes come all at once, and in no order.
         values, ids = self.layer.all_logits(x).sort(dim=1, descending=True, stable=True)
         return ids.masked_fill(values.isneginf(), -1)[:, :count]
 

@@ -20,12 +20,13 @@ class FusedUpdate:
     rows and network move together, whatever a trainer accumulates, and however early it steps.
     """
 
+    renumbered = False  # rows have other numbers than the steps know that hold this one
+
     def __init__(self, optimizer: Any, at_step: bool) -> None:
         self.optimizer = optimizer
         self.at_step = at_step
         self.waiting: dict[Tensor, Tensor] = {}  # by parameter: the sum of sparse gradients since the last step
         self.passes: dict[Tensor, int] = {}  # of which the sums are
-        self.renumbered = False  # rows have other numbers than the steps know that hold this one
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Go on after a pickle: whom a step tells is no part of it."""

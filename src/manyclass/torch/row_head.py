@@ -203,6 +203,9 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         """Refuse what steps that began before would do to the rows, which have other numbers now."""
         if self._fused is not None:
             self._fused = self._fused.after_renumbering()
+        for parameter in self._named_rows().values():
+            if not parameter.is_inference():
+                torch.autograd.graph.increment_version(parameter)
 
     def _flat(self, input: Tensor) -> Tensor:
         if torch.compiler.is_exporting():

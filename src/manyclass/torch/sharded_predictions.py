@@ -155,7 +155,9 @@ class ShardedPredictions(CandidateSoftmax):
         """Return rows of this rank. catch_up: first re-hash all that have moved, as everybody but a step wants."""
         if catch_up:
             self.index.catch_up(self.weight, self.bias)
-        return self.index.shortlist(x, min(count, self.shards.rows), self.weight, self.bias)
+        if count >= self.shards.rows:  # tables would leave out those without a vote
+            return torch.arange(self.shards.rows).expand(len(x), -1)
+        return self.index.shortlist(x, count, self.weight, self.bias)
 
     def _log_part(self, x: Tensor, ids: Tensor, logits: Tensor, normalizer: Normalizer) -> Tensor:
         """Return the log of this rank's part of the normaliser. ids, logits: what it has found for each example."""

@@ -54,7 +54,8 @@ def _unpack(model: nn.Module, settings: dict[str, Any], tensors: dict[str, Tenso
     if set(heads) != set(settings):
         raise FileError(f"saved are heads {sorted(settings)}, the model has {sorted(heads)}; build the same model")
     for name, head in heads.items():
-        if settings[name]["weight_mark"] != _mark(head):
+        mark = settings[name].get("weight_mark")  # older files have none
+        if mark is not None and mark != _mark(head):
             raise FileError(
                 f"head {name!r} has not the weight that it was saved with; load the model's state dict of the same "
                 "checkpoint first"
@@ -79,6 +80,14 @@ def _mark(head: HeadState) -> str:
     return digest.hexdigest()
 
 
+def _warn_of_new_index(error: Exception, instead: str) -> None:
+    warnings.warn(
+        f"resumed with an index that is built anew, and other random classes ({error}); for the same bits, {instead}",
+        ApproximationWarning,
+        stacklevel=3,
+    )
+
+
 def hugging_face_callback() -> Any:
     """Return a callback for `transformers.Trainer(callbacks=[...])`: a file beside each of its checkpoints."""
     TrainerCallback: Any = import_module("transformers").TrainerCallback  # noqa: N806
@@ -96,11 +105,8 @@ def hugging_face_callback() -> Any:
             try:
                 load_heads(saved, model)
             except (FileError, OSError) as error:
-                warnings.warn(
-                    f"resumed with an index that is built anew, and other random classes ({error}); for the same bits, "
-                    f"resume from a checkpoint within output_dir={args.output_dir!r} that holds a {FILE}",
-                    ApproximationWarning,
-                    stacklevel=2,
+                _warn_of_new_index(
+                    error, f"resume from a checkpoint within output_dir={args.output_dir!r} that holds a {FILE}"
                 )
 
     def _folder(args: Any, state: Any) -> Path:
@@ -124,7 +130,11 @@ def lightning_callback() -> Any:
             checkpoint[KIND] = {"settings": settings, "tensors": tensors}
 
         def on_load_checkpoint(self, trainer: Any, pl_module: nn.Module, checkpoint: dict[str, Any]) -> None:
-            if saved := checkpoint.get(KIND):
+            if not (saved := checkpoint.get(KIND)):
+                return
+            try:
                 _unpack(pl_module, saved["settings"], saved["tensors"])
+            except FileError as error:  # as where WeightAveraging has put its means into the checkpoint
+                _warn_of_new_index(error, "resume from a checkpoint that holds the weights of the heads as they were")
 
     return KeepHeads()

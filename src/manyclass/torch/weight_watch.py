@@ -165,13 +165,12 @@ def _listen(listeners: Listeners, parameter: Tensor, listener: Any) -> None:
 
 
 def _before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    """Announce what any optimizer is about to move."""
+    """Announce what any optimizer is about to move: also what has no gradient yet, which a closure may give it."""
     if not _WATCHERS:
         return
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            if id(parameter) in _WATCHERS and parameter.grad is not None:
-                announce_moving(parameter)
+            announce_moving(parameter)
 
 
 def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -181,13 +180,13 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     ours = hasattr(optimizer, "update_rows")  # announces the rows of sparse gradients itself
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            for listener in list(_AFTER_STEP.get(id(parameter), ())):
-                listener.after_step(parameter)
             if id(parameter) in _WATCHERS and parameter.grad is not None:
                 if not parameter.grad.is_sparse:
                     announce_moved(parameter, None)
                 elif not ours:
                     announce_moved(parameter, parameter.grad._indices()[0].unique())
+            for listener in list(_AFTER_STEP.get(id(parameter), ())):  # they move it in turn, by what waits
+                listener.after_step(parameter)
 
 
 register_optimizer_step_pre_hook(_before_step)
