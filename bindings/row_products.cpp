@@ -33,7 +33,8 @@ void products(const ChosenRows& self, RowsArray weight, std::optional<In<float, 
               Out<float, 2> out, size_t threads) {
     check_rows(self, weight.shape(0));
     check_pairs(self, out);
-    require(!bias || bias->size() == weight.shape(0), "bias does not fit the weight");
+    // More biases than rows are those of a head that grows while it is asked.
+    require(!bias || bias->size() >= weight.shape(0), "bias does not fit the weight");
     require(input.shape(0) == self.examples() && input.shape(1) == weight.shape(1), "input");
     const DenseRows rows = view(weight);
     const float* bias_data = bias ? bias->data() : nullptr;

@@ -192,8 +192,10 @@ class RowHead(OutputHead, nn.Embedding):  # type: ignore[misc]  # forward takes 
         # Memory may have run out until here; from here on nothing fails.
         for state, key, value in new_states:
             state[key] = value
-        for name, parameter in self._named_rows().items():
-            parameter.data, parameter.grad = new_data[name], None
+        rows = self._named_rows()
+        for name in reversed(rows):  # the bias first: who asks meanwhile reads the weight first, and finds one for each
+            rows[name].data, rows[name].grad = new_data[name], None
+        for parameter in rows.values():
             _forget_old_shape(parameter)
         if self._fused is not None:
             self._fused.forget()
