@@ -152,7 +152,17 @@ def per_step_sentence(records: Records) -> str:
     shares = [share for share in found if share is not None]
     if not shares:
         return "not measured yet"
-    return f"{min(shares):.0%} to {max(shares):.0%} of its score on the {len(shares)} tasks where it can finish"
+    told = f"{_range(shares)} of its score on the {len(shares)} tasks where it can finish"
+    longer = tables.learned_shares(records)
+    if longer:
+        run = last(records, "learning")
+        passes = run["steps"] * run["batch"] / run["classes"]
+        told += f", {_range(longer)} in {passes:.0f} passes over {whole(run['classes'])} classes"
+    return told
+
+
+def _range(shares: list[float]) -> str:
+    return f"{min(shares):.0%} to {max(shares):.0%}"
 
 
 def tasks_sentence(records: Records) -> str:

@@ -32,6 +32,7 @@ STEP_NAMES = {
     "sampled 2048": "… 2,048 samples",
     "full": "full softmax",
 }
+LEARNERS = ("full", "candidate", "wta")  # as tables and figures have them
 MOMENTUM_STEPS = (500, 1000, 1500, 3000)
 
 
@@ -94,9 +95,10 @@ def middle_size(records: Records) -> int:
 
 
 def learning_groups(records: Records) -> dict[tuple[str, str], dict[str, list[Curve]]]:
-    """Return (task, trunk) → head → the curves of its seeds."""
+    """Return (task, trunk) → head → the curves of its seeds; in one order, as two runs at a time end in any."""
     groups: dict[tuple[str, str], dict[str, list[Curve]]] = {}
-    for found in newest(records, "learning", "task", "trunk", "head", "seed").values():
+    runs = newest(records, "learning", "task", "trunk", "head", "seed").values()
+    for found in sorted(runs, key=lambda run: (*_place(run), LEARNERS.index(run["head"]), run["seed"])):
         heads = groups.setdefault((found["task"], found["trunk"]), {})
         heads.setdefault(found["head"], []).append([(step, share) for step, share in found["curve"]])
     return groups
@@ -115,6 +117,20 @@ def steps_to(curve: Curve, level: float) -> float | None:
             return before[0] + (place - before[0]) * (level - before[1]) / max(value - before[1], 1e-12)
         before = (place, value)
     return None
+
+
+def _place(run: Record) -> tuple[str, bool]:
+    """Return what task and trunk are sorted by: the plain one first."""
+    return run["task"], run["trunk"] != "plain"
+
+
+def learned_shares(records: Records) -> list[float]:
+    """Return the candidate head's share of full softmax's final accuracy for every task and trunk."""
+    ends = [
+        {head: mean_curve(curves)[-1][1] for head, curves in heads.items()}
+        for heads in learning_groups(records).values()
+    ]
+    return [end["candidate"] / end["full"] for end in ends if end.get("full") and "candidate" in end]
 
 
 def learning_table(records: Records) -> Table:
@@ -151,7 +167,7 @@ def momentum_table(records: Records) -> Table:
     usual = newest(records, "learning", "task", "trunk", "seed", "head")
     rows: dict[str, list[str]] = {"lazy": [], "at once": [], "full softmax, torch's SGD": []}
     heads: list[str] = []
-    for task, trunk, seed in lazy:
+    for task, trunk, seed in sorted(lazy, key=lambda key: (*_place(lazy[key]), key[2])):
         compared = [lazy[task, trunk, seed], *(usual.get((task, trunk, seed, head)) for head in ("candidate", "full"))]
         steps = [step for step, _ in lazy[task, trunk, seed]["curve"]]
         shown = [step for step in MOMENTUM_STEPS if step in steps] or steps[-1:]
