@@ -14,8 +14,8 @@ from experiments.peers.problem import Problem
 CHARACTERS, WIDTH, QUERIES = 20_976, 4096, 16_000
 USUAL = Path("imagenet21k-out")
 MAKE = (
-    "make it by `python -m experiments imagenet21k`, stages data to softmax_layer (half an hour or more), and give its folder of "
-    "results as --data"
+    "make it by `python -m experiments imagenet21k`, stages data to softmax_layer (half an hour or more), and give its "
+    "folder of results as --data"
 )
 
 

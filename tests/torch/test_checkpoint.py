@@ -681,3 +681,18 @@ def test_a_kill_during_a_save_leaves_the_old_file_or_the_new(path: Path) -> None
         assert info.step in range(1, int(finished[-1]) + 2 if finished else 3)
     save_checkpoint(path, model)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]  # what killed writers left is tidied up
+
+
+def test_names_that_sound_like_a_head_s_own_are_kept(path: Path) -> None:
+    def model() -> nn.ModuleDict:
+        return nn.ModuleDict(
+            {"narrow_state": nn.Linear(2, 2), "removed_classes_x": nn.Linear(2, 2), "h": CandidateSoftmax(4, 50)}
+        )
+
+    saved, loaded = model(), model()
+    nn.init.ones_(saved["narrow_state"].weight)
+    nn.init.ones_(saved["removed_classes_x"].weight)
+    save_checkpoint(path, saved)
+    load_checkpoint(path, loaded)
+    assert torch.equal(loaded["narrow_state"].weight, torch.ones(2, 2))
+    assert torch.equal(loaded["removed_classes_x"].weight, torch.ones(2, 2))

@@ -391,3 +391,27 @@ def test_states_of_another_optimizer_are_refused(saved: str, loaded: str) -> Non
         return
     with pytest.raises(InputError, match="same row_optimizer"):
         other.load_state_dict(one.state_dict())
+
+
+@pytest.mark.parametrize("row_update", ["fused", "at_step"])
+def test_an_empty_batch_without_reduction_moves_nothing(row_update: str) -> None:
+    head = fused(RULES["sgd"], row_update, reduction="none").head
+    x = torch.zeros(0, FEATURES, requires_grad=True)
+    head(x, torch.zeros(0, dtype=torch.int64)).sum().backward()
+    assert x.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_states_follow_rows_that_become_narrower(dtype: torch.dtype) -> None:
+    head = CandidateSoftmax(FEATURES, CLASSES, row_update="fused", row_optimizer=partial(RowAdagrad, lr=0.1)).double()
+    x, target = random_tensor(4, FEATURES), torch.arange(4)
+    head(x.double(), target).backward()
+    other = CandidateSoftmax(
+        FEATURES, CLASSES, dtype=dtype, row_update="fused", row_optimizer=partial(RowAdagrad, lr=0.1)
+    )
+    other.load_state_dict(head.state_dict())
+    for one in (head.to(dtype), other):
+        before = one.weight.detach().clone()
+        one(x, target).backward()
+        assert not torch.equal(one.weight, before)
+        assert one.row_optimizer.state[one.weight]["sum"].dtype == dtype

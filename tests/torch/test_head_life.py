@@ -3,6 +3,7 @@
 import copy
 import io
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,14 @@ from head_cases import CLASSES, EXAMPLES, FEATURES, RANKED, random_tensor, small
 from torch import Tensor, nn
 
 from manyclass import InputError
-from manyclass.torch import CandidateSoftmax, RowAdam, RowSGD
+from manyclass.torch import (
+    CandidateSoftmax,
+    HierarchicalSoftmax,
+    RowAdam,
+    RowSGD,
+    SampledSoftmax,
+    save_checkpoint,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::manyclass.torch.approximation_meter.ApproximationWarning")
 
@@ -174,6 +182,33 @@ def test_from_the_meta_device(center: bool) -> None:
     assert 0 < head.weight.abs().max() <= FEATURES**-0.5
     assert not center or (head.input_mean == 0).all()
     train(head, RowSGD(head.parameters(), lr=0.1))
+
+
+@pytest.mark.parametrize(
+    ("make", "settings"),
+    [
+        (CandidateSoftmax, {}),
+        (CandidateSoftmax, {"output": "logistic"}),
+        (CandidateSoftmax, {"output": "logistic", "prior": 0.25}),
+        (CandidateSoftmax, {"prior": torch.arange(CLASSES)}),
+        (HierarchicalSoftmax, {}),
+        (SampledSoftmax, {"sampler": "in_batch"}),
+    ],
+    ids=["softmax", "logistic", "number", "counts", "tree", "in-batch"],
+)
+def test_a_head_from_the_meta_device_does_all_that_others_do(make: Any, settings: Any, tmp_path: Path) -> None:
+    with torch.device("meta"):
+        head = make(FEATURES, CLASSES, **settings)
+    head = head.to_empty(device="cpu")
+    head.reset_parameters()
+    if {"output", "prior"} & set(settings):
+        assert torch.equal(head.bias, make(FEATURES, CLASSES, **settings).bias)
+    train(head, RowSGD(head.parameters(), lr=0.1))
+    if isinstance(head, CandidateSoftmax):
+        head.remove_classes([50])
+        head.add_classes(2)
+        train(head, RowSGD(head.parameters(), lr=0.1))
+    save_checkpoint(tmp_path / "head", nn.ModuleDict({"head": head}))
 
 
 def test_moving_to_where_it_is_keeps_the_tables() -> None:

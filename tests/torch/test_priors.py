@@ -334,3 +334,12 @@ def test_a_class_that_comes_where_all_were_met_counts_half_of_the_rarest() -> No
 
 def test_nothing_met_counts_all_alike() -> None:
     assert smoothed(torch.zeros(4).double()).tolist() == [1.0] * 4
+
+
+def test_a_bias_that_is_frozen_does_not_follow() -> None:
+    head = CandidateSoftmax(FEATURES, CLASSES, prior="counted")
+    head.requires_grad_(False)
+    before = head.bias.detach().clone()
+    for step in range(3):
+        head(inputs(step), targets(step))
+    assert torch.equal(head.bias, before)

@@ -13,12 +13,14 @@ from sharded_cases import CLASSES, FEATURES, INPUTS, MINED, batch, in_processes,
 from torch import Tensor, nn
 
 from manyclass import ManyclassError
+from manyclass._atomic_file import TEMP_SUFFIX
 from manyclass.torch import (
     RowAdagrad,
     RowAdam,
     ShardedSoftmax,
     load_checkpoint,
     load_sharded_checkpoint,
+    save_checkpoint,
     save_sharded_checkpoint,
 )
 
@@ -67,6 +69,8 @@ def save(rank: int, ranks: int, folder: str) -> dict[str, Any]:
     model, optimizer = made()
     train(model, optimizer, rank, 0)
     save_sharded_checkpoint(f"{folder}/saved", model, step=1)  # replaced by the next
+    if rank == 0:  # what a writer leaves that was killed
+        Path(folder, "saved", f".rank-00001-of-00002-{'0' * 16}.safetensors.{'0' * 16}{TEMP_SUFFIX}").touch()
     save_sharded_checkpoint(f"{folder}/saved", model, optimizer, step=STEPS, extra={"note": "here"})
     found = {"states": states(model, optimizer), "losses": train(model, optimizer, rank, STEPS)}
     again, other = made()
@@ -79,6 +83,7 @@ def save(rank: int, ranks: int, folder: str) -> dict[str, Any]:
     found["fused"] = states(fused, fused.head.row_optimizer)
     own = next(Path(folder, "saved").glob(f"rank-{1 - rank:05d}*"))
     found["refused"] = refusal(lambda: load_checkpoint(own, again, other))
+    found["of one rank"] = refusal(lambda: save_checkpoint(f"{folder}/one{rank}", again))
     return found
 
 
@@ -160,11 +165,13 @@ def test_nothing_but_the_newest_files_is_kept(folder: Path, saved: list[dict[str
     manifest = json.loads((folder / "saved" / "manifest.json").read_text())
     assert sorted(manifest["files"]) == sorted(path.name for path in (folder / "saved").glob("rank*"))
     assert len(manifest["files"]) == 2
+    assert len(list((folder / "saved").iterdir())) == 3
 
 
 def test_bad_files_are_refused_on_every_rank(saved: list[dict[str, Any]], loaded: list[dict[str, Any]]) -> None:
     for of_rank in saved:  # the other rank's file, which has another row or another owner
         assert "build the model as it was" in of_rank["refused"]
+        assert "let every rank call save_sharded_checkpoint" in of_rank["of one rank"]
     for of_rank in loaded:
         assert "checksum" in of_rank["damaged"]
         assert "is missing; copy the whole folder" in of_rank["missing"]

@@ -26,10 +26,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from manyclass import HashConfig
-from manyclass.torch import RowSGD, ShardedSoftmax, leave_out_of_ddp
+from manyclass.torch import RowSGD, ShardedSoftmax, clip_grad_norm_, leave_out_of_ddp
 from manyclass.torch.class_shards import ClassShards, drawn_rows
 
 pytestmark = pytest.mark.filterwarnings("ignore:a batch touches")
+NORMS = (2.0, 1.0, float("inf"))
 MOVED_BY_ITSELF = {"row_optimizer": partial(RowSGD, lr=0.1), **MINED}
 
 
@@ -86,6 +87,44 @@ def own_losses(rank: int) -> dict[str, Any]:
     return {"losses": losses.detach(), "x": x.grad, "rows": rows_of(head)}
 
 
+def clipped(rank: int, norm_type: float) -> dict[str, Any]:
+    """Rows of all ranks and a layer that all have alike are scaled by one number."""
+    head, copied = sharded(), nn.Parameter(torch.ones(3))
+    x, target = batch(0, rank)
+    head(F.pad(x, (0, FEATURES - x.shape[1])), target).backward()
+    copied.grad = torch.ones(3)
+    if rank == 0:
+        head.bias.grad = None  # and who lacks a gradient still takes part
+    weight = head._of_all_ranks(head.weight.grad.to_dense())
+    bias = head._of_all_ranks(torch.zeros(len(head.bias)) if rank == 0 else head.bias.grad.to_dense())
+    norm = clip_grad_norm_([*head.parameters(), copied], 0.5, norm_type)
+    return {"norm": norm, "copied": copied.grad, "weight": weight, "bias": bias,
+            "after": head._of_all_ranks(head.weight.grad.to_dense())}  # fmt: skip
+
+
+def rehashed_by_id(rank: int) -> dict[str, Any]:
+    """Rows named by the ids of their classes, which only one rank has."""
+    head = sharded(config=HashConfig.flat_sketch(64), candidates=1).eval()
+    x = 9 * torch.eye(FEATURES)[:4]
+    head.topk(x, 1)
+    hashed: list[int] = []
+    rebuild = head.index.rebuild
+
+    def noted(rows: Any, *rest: Any) -> None:
+        hashed.extend(head.shards.ids_of(torch.from_numpy(rows)).tolist())
+        rebuild(rows, *rest)
+
+    head.index.rebuild = noted  # type: ignore[method-assign]
+    changed = [4, 7, CLASSES - 1]
+    with torch.no_grad():
+        for place, class_id in enumerate(changed):
+            row = int(head.shards.rows_for(torch.tensor([class_id])))
+            if row >= 0:
+                head.weight[row] = 9 * torch.eye(FEATURES)[place]
+    head.rebuild(changed)
+    return {"hashed": hashed, "found": head.topk(x[:3], 1).classes[:, 0].tolist()}
+
+
 def ranked_by_sketches(rank: int) -> dict[str, Any]:
     """A real index on every rank, refreshed as rows move: it learns."""
     torch.manual_seed(1)
@@ -112,6 +151,8 @@ def work(rank: int, ranks: int, folder: str) -> dict[str, Any]:
     found["at_step"] = trained(rank, {**MOVED_BY_ITSELF, "row_update": "at_step"})
     found["bfloat16"] = trained(rank, {**MINED, "dtype": torch.bfloat16})
     found |= {"inside ddp": inside_ddp(rank), "exact": exact(rank), "own losses": own_losses(rank)}
+    found["clipped"] = {norm_type: clipped(rank, norm_type) for norm_type in NORMS}
+    found["rehashed"] = rehashed_by_id(rank)
     return found | {"sketches": ranked_by_sketches(rank)}
 
 
@@ -145,6 +186,25 @@ def compare(got: list[dict[str, Any]], settings: dict[str, Any], optimizer: str 
 @pytest.mark.parametrize("name", CASES)
 def test_losses_gradients_and_steps_are_those_of_one_process(found: list[dict[str, Any]], name: str) -> None:
     compare([of_rank[name] for of_rank in found], CASES[name])
+
+
+@pytest.mark.parametrize("norm_type", NORMS)
+def test_gradients_are_clipped_by_the_norm_over_all_ranks(found: list[dict[str, Any]], norm_type: float) -> None:
+    rows = found[0]["clipped"][norm_type]
+    everything = torch.cat([rows["weight"].flatten(), rows["bias"], torch.ones(3)])
+    expected = torch.linalg.vector_norm(everything, norm_type)
+    assert expected > 0.5
+    for of_rank in found:
+        got = of_rank["clipped"][norm_type]
+        torch.testing.assert_close(got["norm"], expected)
+        torch.testing.assert_close(got["copied"], torch.ones(3) * 0.5 / expected, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(got["after"], rows["weight"] * 0.5 / expected, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_are_named_by_the_ids_of_their_classes(found: list[dict[str, Any]]) -> None:
+    assert sorted(row for of_rank in found for row in of_rank["rehashed"]["hashed"]) == [4, 7, CLASSES - 1]
+    for of_rank in found:
+        assert of_rank["rehashed"]["found"] == [4, 7, CLASSES - 1]
 
 
 def test_several_positives_each(found: list[dict[str, Any]]) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from manyclass._index_state import Progress
 from manyclass._topk import TopK
-from manyclass._validation import check_count, check_ids, check_names
+from manyclass._validation import Ids, check_count, check_ids, check_names
 from manyclass.config import HashConfig
 from manyclass.errors import ConfigError, InputError, InputTypeError
 from manyclass.torch import all_classes, predictions
@@ -248,7 +248,11 @@ class CandidateSoftmax(FromLinear, ChangingClasses):
             self.index.build(self.weight, self.bias, progress)
             return
         known = check_ids("ids", ids.numpy() if isinstance(ids, Tensor) else ids, self.num_classes)
-        self.index.rebuild(np.unique(known), self.weight, self.bias)
+        self.index.rebuild(self._rows_of(np.unique(known)), self.weight, self.bias)
+
+    def _rows_of(self, ids: Ids) -> Ids:
+        """Return the rows that hold these classes."""
+        return ids
 
     def shortlist(self, x: Tensor, count: int) -> Tensor:
         """Return ids of `count` candidates per example, likeliest first; where that is all classes, in their order.

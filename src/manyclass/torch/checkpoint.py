@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from manyclass._validation import check_count
-from manyclass.errors import FileError, InputError, InputTypeError
+from manyclass.errors import ConfigError, FileError, InputError, InputTypeError
 from manyclass.torch.add_remove_classes import REMOVED
 from manyclass.torch.optimizer_state import check_optimizer, load_optimizer, pack_optimizer
 from manyclass.torch.row_head import ROW_STATE, RowHead
@@ -71,6 +71,25 @@ def save_checkpoint(
         instead of the one it had.
     extra: whatever else must come back, as plain JSON values (no NaN, no tuples).
     """
+    for name, head in head_states(model).items():
+        _, rank, ranks = head.extra_settings().get("shard", (0, 0, 1))
+        if ranks > 1:
+            raise ConfigError(
+                f"head {name!r} has the rows of rank {rank} of {ranks} alone; let every rank call "
+                "save_sharded_checkpoint, which saves those of all"
+            )
+    write_checkpoint(path, model, optimizer, step, index, extra)
+
+
+def write_checkpoint(
+    path: str | os.PathLike[str],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer | None,
+    step: int,
+    index: bool,
+    extra: dict[str, Any] | None,
+) -> None:
+    """Write what this process has, as `save_checkpoint` does."""
     state = _model_state(model)
     first: dict[tuple[Any, ...], str] = {}
     aliases = {name: first.setdefault(_identity(name, tensor), name) for name, tensor in state.items()}
@@ -165,8 +184,9 @@ def checkpoint_info(path: str | os.PathLike[str]) -> CheckpointInfo:
 
 
 def _model_state(model: nn.Module) -> Tensors:
-    own = (ROW_STATE, REMOVED)  # heads save these themselves, and not every head has them
-    state: Tensors = {name: part for name, part in model.state_dict().items() if not any(key in name for key in own)}
+    prefixes = [f"{name}." if name else "" for name in _row_heads(model)]
+    own = tuple(f"{prefix}{key}" for prefix in prefixes for key in (ROW_STATE, REMOVED))  # heads save these themselves
+    state: Tensors = {name: part for name, part in model.state_dict().items() if not name.startswith(own)}
     for name, tensor in state.items():
         if not isinstance(tensor, Tensor):
             raise InputTypeError(f"{name!r} in the state dict is a {type(tensor).__name__}; only tensors are stored")

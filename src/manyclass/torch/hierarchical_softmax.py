@@ -57,7 +57,9 @@ class HierarchicalSoftmax(RowHead):
             in_features, num_classes, num_rows=num_rows, bias=bias, row_update=row_update, row_optimizer=row_optimizer,
             ignore_index=ignore_index, reduction=reduction, class_weight=class_weight, device=device, dtype=dtype,
         )  # fmt: skip
-        self._counts = torch.ones(self.num_classes, dtype=torch.int64) if counts is None else self._checked(counts)
+        self._counts = (
+            torch.ones(self.num_classes, dtype=torch.int64, device="cpu") if counts is None else self._checked(counts)
+        )
         self._tree: Any = None
 
     @property

@@ -70,7 +70,7 @@ class HeadWithPrior(OutputHead):
             if prior not in (None, "counted"):
                 raise ConfigError(f"prior={prior!r} is unknown; choose 'counted', or give a number or counts")
             # One of all classes is right. With as few as one or two that is no better than p = ½.
-            return torch.tensor(-math.log(max(1, self.num_classes - 1))).double() if self._logistic else None
+            return _one_number(-math.log(max(1, self.num_classes - 1))) if self._logistic else None
         if isinstance(prior, Prior):
             examples = check_count("prior.examples", prior.examples)
             counts = checked_frequencies("prior.counts", prior.counts, self.num_classes)
@@ -92,7 +92,7 @@ class HeadWithPrior(OutputHead):
             raise ConfigError(f"prior={prior} for every class says nothing to a softmax; give counts (num_classes,)")
         if not 0 < prior < 1:
             raise InputError(f"prior={prior} is no probability between 0 and 1; give for instance 0.001")
-        return torch.tensor(math.log(prior) - math.log1p(-prior)).double()
+        return _one_number(math.log(prior) - math.log1p(-prior))
 
     def _start_of_all(self, counts: Tensor, examples: float) -> Tensor:
         """Return the biases that go with counts, and keep that of a class that was never met."""
@@ -101,7 +101,7 @@ class HeadWithPrior(OutputHead):
 
     def _start_unmet(self, counts: Tensor, examples: float) -> Tensor:
         """Return the bias of a class that was never met, beside such counts."""
-        return self._start(torch.cat([counts.double(), torch.zeros(1, dtype=torch.float64)]), examples)[-1]
+        return self._start(torch.cat([counts.double(), _one_number(0.0)[None]]), examples)[-1]
 
     def _start(self, counts: Tensor, examples: float) -> Tensor:
         """Return the biases that go with counts (num_classes,) of so many examples, float64."""
@@ -152,7 +152,8 @@ class HeadWithPrior(OutputHead):
             return
         if torch._C._current_graph_task_id() >= 0:  # activation checkpointing computes the step again in backward
             return
-        before, follows = counts.targets, self._counts_prior and counts.targets < ENOUGH
+        moves = self._counts_prior and self.bias is not None and self.bias.requires_grad
+        before, follows = counts.targets, moves and counts.targets < ENOUGH
         if follows:
             _refuse_processes()
         counts.add(positives)
@@ -173,6 +174,11 @@ class HeadWithPrior(OutputHead):
             old = 0.0 if self._known_start is None else self._known_start
         self.bias.data.add_(((new - old) * self._temperature).to(self.bias.dtype))
         announce_moved(self.bias, None)  # an index need not be built anew for it: its rounds will follow
+
+
+def _one_number(value: float) -> Tensor:
+    """Return it as a float64 tensor on the CPU, also where a head is made on the meta device."""
+    return torch.tensor(value, dtype=torch.float64, device="cpu")
 
 
 def _power_of_two(number: int) -> int:

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from manyclass.errors import ConfigError, InputError, RankError
 
-KINDS = ("loss", "topk", "log_prob", "make a head", "gather rows", "save", "load")
+KINDS = ("loss", "topk", "log_prob", "make a head", "gather rows", "save", "load", "clip gradients")
 MESSAGE = 400  # bytes of an error that the other ranks are told
 VALUES = 32  # whole numbers that a rank says in a meeting
 
@@ -161,6 +162,20 @@ class Ranks:
             with self._reported(doing):
                 dist.all_reduce(reduced, operation, group=self.group)
         return reduced.to(tensor.device)
+
+
+_SHARDED: WeakIdKeyDictionary = WeakIdKeyDictionary()  # parameter → ranks that have other rows of it
+
+
+def note_sharded(parameter: Tensor, ranks: Ranks) -> None:
+    """Remember that other ranks have other rows of a parameter."""
+    _SHARDED[parameter] = ranks
+
+
+def ranks_of(parameter: Tensor) -> Ranks | None:
+    """Return the ranks that have other rows of a parameter; None: it is whole, or a copy of what others have."""
+    ranks: Ranks | None = _SHARDED.get(parameter)
+    return ranks
 
 
 def _in_words(kind: str) -> str:

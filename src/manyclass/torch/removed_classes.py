@@ -13,8 +13,8 @@ class RemovedClasses:
     """
 
     def __init__(self, ascending: Tensor | None = None) -> None:
-        self.ids = torch.empty(0, dtype=torch.int64) if ascending is None else ascending
-        self._left_before = self.ids - torch.arange(len(self.ids))  # classes left below each
+        self.ids = torch.empty(0, dtype=torch.int64, device="cpu") if ascending is None else ascending
+        self._left_before = self.ids - torch.arange(len(self.ids), device="cpu")  # classes left below each
 
     def __len__(self) -> int:
         return len(self.ids)

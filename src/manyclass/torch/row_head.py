@@ -296,6 +296,8 @@ def _say_once_that_threads_spin() -> None:
 
 def _refuse_scaled(gradient: Tensor) -> None:
     """Raise where a loss was multiplied before backward by so much that it can only be a GradScaler's doing."""
+    if not gradient.numel():
+        return
     scale = float(gradient.abs().max())
     if scale > LARGEST_SCALE:
         raise ConfigError(

@@ -97,6 +97,7 @@ class RowSteps(torch.optim.Optimizer):
         raise NotImplementedError
 
     def _checked_step(self, group: Group, parameter: Tensor) -> RowStep:
+        self._narrow_states(parameter)
         step = self._row_step(group, parameter)
         for state in (step.first, step.second):
             if state is not None and state.shape != parameter.shape:
@@ -109,6 +110,14 @@ class RowSteps(torch.optim.Optimizer):
         taken = self.state[parameter].setdefault("step", torch.tensor(0))  # `step` is what torch loads as it was saved
         noise = random_words(group.get("seed", self.defaults["seed"]), int(taken), 1)[0]
         return step._replace(rule=step.rule._replace(noise=int(noise)))
+
+    def _narrow_states(self, parameter: Tensor) -> None:
+        """Bring states to the type of native rows, as after `.double()` and `.float()`, or loaded from such a head."""
+        state = self.state.get(parameter)
+        if state and is_native(parameter):
+            for key, value in state.items():
+                if isinstance(value, Tensor) and value.dim() and value.dtype in (torch.float64, torch.float16):
+                    state[key] = value.to(parameter.dtype)
 
     def _count(self, parameter: Tensor) -> None:
         state = self.state.get(parameter, {})

@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyclass._atomic_file import open_regular, plain_json, read_exactly, replacement, write_all
+from manyclass._atomic_file import TEMP_SUFFIX, open_regular, plain_json, read_exactly, replacement, write_all
 from manyclass.errors import ConfigError, CorruptFileError, FileError
-from manyclass.torch.checkpoint import INDEX, KIND, CheckpointInfo, restore_checkpoint, save_checkpoint
+from manyclass.torch.checkpoint import INDEX, KIND, CheckpointInfo, restore_checkpoint, write_checkpoint
 from manyclass.torch.class_shards import ClassShards
 from manyclass.torch.ranks import Ranks
 from manyclass.torch.sharded_softmax import ShardedSoftmax
@@ -55,7 +55,7 @@ def save_sharded_checkpoint(
     name = ranks.same_text(name)  # that of rank 0
     files = [f"rank-{rank:05d}-of-{ranks.count:05d}-{name}.safetensors" for rank in range(ranks.count)]
     kept = {"extra": {} if extra is None else extra, "name": name, "rank": ranks.rank}
-    ranks.together("save", lambda: save_checkpoint(path / files[ranks.rank], model, optimizer, step, index, kept))
+    ranks.together("save", lambda: write_checkpoint(path / files[ranks.rank], model, optimizer, step, index, kept))
 
     def finish() -> None:
         if ranks.rank == 0:
@@ -64,6 +64,8 @@ def save_sharded_checkpoint(
                 write_all(file, content.encode())
             for old in set(path.glob("rank-*-of-*.safetensors")) - {path / file for file in files}:
                 old.unlink(missing_ok=True)
+            for abandoned in path.glob(f".rank-*{TEMP_SUFFIX}"):  # of ranks that were killed: all have written now
+                abandoned.unlink(missing_ok=True)
 
     ranks.together("save", finish)
 

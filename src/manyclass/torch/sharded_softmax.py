@@ -12,14 +12,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from manyclass._validation import check_count
+from manyclass._validation import Ids, check_count
 from manyclass.errors import ConfigError, FileError, InputError, InputTypeError
 from manyclass.torch.class_shards import ClassShards, drawn_rows
 from manyclass.torch.class_targets import Targets
 from manyclass.torch.fused_update import FusedUpdate
 from manyclass.torch.head import check_overflow
 from manyclass.torch.linear_conversion import folded, linear_over
-from manyclass.torch.ranks import Ranks, Said, check_left_out_of_ddp
+from manyclass.torch.ranks import Ranks, Said, check_left_out_of_ddp, note_sharded
 from manyclass.torch.sharded_choices import ShardedChoices
 from manyclass.torch.sharded_loss import (
     GatheredInputs,
@@ -107,6 +107,10 @@ class ShardedSoftmax(ShardedChoices):
     def _rows_here(self) -> int:
         return self.shards.rows
 
+    def _rows_of(self, ids: Ids) -> Ids:
+        rows = self.shards.rows_for(torch.from_numpy(ids))
+        return rows[rows >= 0].numpy()
+
     def _draw_parameters(self) -> None:
         bound = self.in_features**-0.5
         with torch.no_grad():
@@ -143,6 +147,8 @@ class ShardedSoftmax(ShardedChoices):
             return Said((len(own.flat), own.positives.shape[1], int(own.flat.requires_grad)), same)
 
         sizes = self.ranks.meet("loss", prepare)
+        for parameter in self._row_parameters():  # here and not once, as copies of the head have others
+            note_sharded(parameter, self.ranks)
         counts, width = [size[0] for size in sizes], max(size[1] for size in sizes)
         if not sum(counts):
             nothing = self._nothing(own.flat)
