@@ -134,7 +134,7 @@ def test_the_tables_of_a_contest(tmp_path: Path) -> None:
         EXACT: ["900 / 90.0"] * 3,
         "LoRANN": ["30.0 / 4.00", "–", "–"],
     }
-    assert "quicker on han at ≥ 0.9 in batches of 1000 (1.2×)" in texts(records)["index_missed"]
+    assert "quicker on “A trained image layer” at ≥ 0.9 in batches of 1000 (1.2×)" in texts(records)["index_missed"]
     for entry, spent in ((OURS, 10.0), ("hnswlib", 700.0)):
         records.write(stage="han", kind="update", entry=entry, us_update=spent)
     assert update_ratio(records, "han") == pytest.approx(70)
