@@ -262,7 +262,7 @@ def test_threads_saving_one_path_at_once_never_corrupt_it(path: Path) -> None:
 
 @posix_only
 def test_a_temporary_file_is_removed_only_if_it_is_ours_and_nobody_writes_it(path: Path) -> None:
-    name = f".{path.name}.{'0' * 16}{atomic.TEMP_SUFFIX}"
+    name = f".{path.name}.{'0' * 16}{atomic._TEMP_SUFFIX}"
     abandoned, in_use = path.with_name(name), path.with_name(name.replace("0", "1"))
     foreign = [path.with_name(other) for other in (name + "x", name[1:], name.replace(".mc", ".mc.mc"))]
     for file in (abandoned, in_use, *foreign):
@@ -285,7 +285,7 @@ def test_a_writer_whose_new_file_is_taken_for_abandoned_starts_another(
 
     def lock_too_late(file: int) -> bool | None:
         if len(stolen) < 2:
-            stolen.extend(path.parent.glob(f".*{atomic.TEMP_SUFFIX}"))
+            stolen.extend(path.parent.glob(f".*{atomic._TEMP_SUFFIX}"))
             stolen[-1].unlink()
         return lock(file)
 

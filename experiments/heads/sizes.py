@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 RATE_FACTORS = (1 / 3, 1.0, 3.0)  # of a task's learning rate: those that every head tries
+LEARNERS = ("full", "candidate", "wta")  # compared step by step, as tables and figures have them
 TOUCHED_FIRST, LAZY = "touched first (default)", "lazy momentum"
 
 

@@ -7,7 +7,7 @@ from experiments.frame.needs import Need
 from experiments.frame.stages import Experiment, Options, Run, Stage
 from experiments.heads.documents import texts
 from experiments.heads.page import make_page
-from experiments.heads.sizes import minutes_of, per_step_stage, seconds_stage, sizes_of
+from experiments.heads.sizes import LEARNERS, minutes_of, per_step_stage, seconds_stage, sizes_of
 
 
 def stages(options: Options) -> list[Stage]:
@@ -29,7 +29,7 @@ def stages(options: Options) -> list[Stage]:
 
     sizes = sizes_of(options.quick)
     heads = options.heads_among(HEADS)
-    learners = [head for head in ("full", "candidate", "wta") if head in heads]
+    learners = [head for head in LEARNERS if head in heads]
     timed = [name for name in steps.STEP_HEADS if name.partition(", ")[0] in heads]
 
     def learn(stage: str, runs: list[learning.LearningRun]) -> Callable[[Run], None]:

@@ -5,6 +5,7 @@ from statistics import mean
 from experiments.frame.page import Table
 from experiments.frame.records import Record, Records
 from experiments.frame.wording import ABSENT, number, percent, times, whole
+from experiments.heads.sizes import LEARNERS
 
 Curve = list[tuple[float, float]]
 NAMES = {
@@ -32,7 +33,6 @@ STEP_NAMES = {
     "sampled 2048": "… 2,048 samples",
     "full": "full softmax",
 }
-LEARNERS = ("full", "candidate", "wta")  # as tables and figures have them
 MOMENTUM_STEPS = (500, 1000, 1500, 3000)
 
 

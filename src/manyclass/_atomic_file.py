@@ -21,7 +21,7 @@ try:
 except ImportError:  # Windows: saves stay atomic, only the leftovers of killed writers are not cleaned up
     fcntl = None  # type: ignore[assignment]
 
-TEMP_SUFFIX = ".manyclass-tmp"
+_TEMP_SUFFIX = ".manyclass-tmp"
 _BINARY = getattr(os, "O_BINARY", 0)
 _NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a named pipe would otherwise wait for its other end
 
@@ -97,7 +97,7 @@ def replacement(target: str) -> Iterator[int]:
         old_mode = None
     if old_mode is not None and not stat.S_ISREG(old_mode):
         raise FileError(f"{target} is not a regular file and is not replaced; choose another path")
-    _remove_abandoned(target)
+    remove_abandoned(os.path.dirname(target), re.escape(os.path.basename(target)))
     # A private file must not become readable while it is rewritten: its old mode comes back at the end.
     file, temp = _claim_temp(target, 0o666 if old_mode is None else 0o600)
     try:
@@ -122,7 +122,7 @@ def _claim_temp(target: str, mode: int) -> tuple[int, str]:
     """Create a file beside `target`; it is locked while open, which shows others that its writer lives."""
     folder, name = os.path.split(target)
     while True:
-        temp = os.path.join(folder, f".{name}.{secrets.token_hex(8)}{TEMP_SUFFIX}")
+        temp = os.path.join(folder, f".{name}.{secrets.token_hex(8)}{_TEMP_SUFFIX}")
         file = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, mode)
         # Between these lines another writer may take it for abandoned and delete it, hence the second look.
         if _try_lock(file) is not False and os.path.exists(temp):
@@ -130,10 +130,9 @@ def _claim_temp(target: str, mode: int) -> tuple[int, str]:
         os.close(file)
 
 
-def _remove_abandoned(target: str) -> None:
-    """Delete the temporary files of killed writers of `target`: those that nobody holds locked."""
-    folder, name = os.path.split(target)
-    ours = re.compile(rf"\.{re.escape(name)}\.[0-9a-f]{{16}}{re.escape(TEMP_SUFFIX)}")
+def remove_abandoned(folder: str | os.PathLike[str], names: str) -> None:
+    """Delete the temporary files of killed writers of files with such names, a regex: those nobody holds locked."""
+    ours = re.compile(rf"\.{names}\.[0-9a-f]{{16}}{re.escape(_TEMP_SUFFIX)}")
     with contextlib.suppress(OSError):  # tidying up is never a reason not to save
         for temp in [os.path.join(folder, entry) for entry in os.listdir(folder) if ours.fullmatch(entry)]:
             with contextlib.suppress(OSError), FileIO(temp, "r+") as file:

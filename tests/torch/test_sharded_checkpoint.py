@@ -13,7 +13,7 @@ from sharded_cases import CLASSES, FEATURES, INPUTS, MINED, batch, in_processes,
 from torch import Tensor, nn
 
 from manyclass import ManyclassError
-from manyclass._atomic_file import TEMP_SUFFIX
+from manyclass._atomic_file import _TEMP_SUFFIX
 from manyclass.torch import (
     RowAdagrad,
     RowAdam,
@@ -70,7 +70,7 @@ def save(rank: int, ranks: int, folder: str) -> dict[str, Any]:
     train(model, optimizer, rank, 0)
     save_sharded_checkpoint(f"{folder}/saved", model, step=1)  # replaced by the next
     if rank == 0:  # what a writer leaves that was killed
-        Path(folder, "saved", f".rank-00001-of-00002-{'0' * 16}.safetensors.{'0' * 16}{TEMP_SUFFIX}").touch()
+        Path(folder, "saved", f".rank-00001-of-00002-{'0' * 16}.safetensors.{'0' * 16}{_TEMP_SUFFIX}").touch()
     save_sharded_checkpoint(f"{folder}/saved", model, optimizer, step=STEPS, extra={"note": "here"})
     found = {"states": states(model, optimizer), "losses": train(model, optimizer, rank, STEPS)}
     again, other = made()

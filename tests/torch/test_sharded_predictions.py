@@ -18,10 +18,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {"candidates": CLASSES},
     "cosine": {"candidates": CLASSES, "normalize": True, "temperature": 0.3, "subtract_mean": True},
     "logistic": {"candidates": CLASSES, "output": "logistic"},
-    "paper": {
-        "candidates": CLASSES,
-        "config": replace(HashConfig.paper(), window=8),
-    },  # whose tables leave out who has no vote
+    # whose tables leave out who has no vote
+    "paper": {"candidates": CLASSES, "config": replace(HashConfig.paper(), window=8)},
 }
 
 

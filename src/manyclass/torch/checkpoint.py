@@ -72,10 +72,10 @@ def save_checkpoint(
     extra: whatever else must come back, as plain JSON values (no NaN, no tuples).
     """
     for name, head in head_states(model).items():
-        _, rank, ranks = head.extra_settings().get("shard", (0, 0, 1))
-        if ranks > 1:
+        shards = getattr(head, "shards", None)
+        if shards is not None and shards.ranks > 1:
             raise ConfigError(
-                f"head {name!r} has the rows of rank {rank} of {ranks} alone; let every rank call "
+                f"head {name!r} has the rows of rank {shards.rank} of {shards.ranks} alone; let every rank call "
                 "save_sharded_checkpoint, which saves those of all"
             )
     write_checkpoint(path, model, optimizer, step, index, extra)

@@ -24,10 +24,11 @@ def clip_grad_norm_(
     if not max_norm > 0:
         raise InputError(f"max_norm={max_norm!r} is not above 0; try 1.0")
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    parts: dict[Ranks | None, list[Tensor]] = {ranks_of(parameter): [] for parameter in listed}
+    parts: dict[Ranks | None, list[Tensor]] = {}
     for parameter in listed:
+        part = parts.setdefault(ranks_of(parameter), [])
         if parameter.grad is not None and (value := _values(parameter)).numel():  # no targets: no rows
-            parts[ranks_of(parameter)].append(value)
+            part.append(value)
     norms = [_of_all_ranks(_norm(values, norm_type), ranks) for ranks, values in parts.items()]
     total: Tensor = torch.linalg.vector_norm(torch.cat(norms), norm_type) if norms else torch.tensor(0.0)
     values = [value for part in parts.values() for value in part]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyclass._atomic_file import TEMP_SUFFIX, open_regular, plain_json, read_exactly, replacement, write_all
+from manyclass._atomic_file import open_regular, plain_json, read_exactly, remove_abandoned, replacement, write_all
 from manyclass.errors import ConfigError, CorruptFileError, FileError
 from manyclass.torch.checkpoint import INDEX, KIND, CheckpointInfo, restore_checkpoint, write_checkpoint
 from manyclass.torch.class_shards import ClassShards
@@ -64,8 +64,7 @@ def save_sharded_checkpoint(
                 write_all(file, content.encode())
             for old in set(path.glob("rank-*-of-*.safetensors")) - {path / file for file in files}:
                 old.unlink(missing_ok=True)
-            for abandoned in path.glob(f".rank-*{TEMP_SUFFIX}"):  # of ranks that were killed: all have written now
-                abandoned.unlink(missing_ok=True)
+            remove_abandoned(path, r"rank-\d+-of-\d+-[0-9a-f]+\.safetensors")  # each save has other names
 
     ranks.together("save", finish)
 

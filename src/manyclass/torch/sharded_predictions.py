@@ -138,7 +138,7 @@ class ShardedPredictions(CandidateSoftmax):
         """Return ids and logits of the given rows and of what else is found, and the log of the normaliser's part."""
         everything = self._nothing_approximated
         each = self.shards.most_rows if everything else self.shards.candidates_each(self.candidates)
-        found = torch.arange(self.shards.rows).expand(len(x), -1) if everything else self._rows_found(x, each)
+        found = self._rows_found(x, each)
         if given.shape[1]:
             found = found.masked_fill(among(found, given), -1)
         rows = torch.cat([given, found], 1)
@@ -153,10 +153,10 @@ class ShardedPredictions(CandidateSoftmax):
 
     def _rows_found(self, x: Tensor, count: int, *, catch_up: bool = True) -> Tensor:
         """Return rows of this rank. catch_up: first re-hash all that have moved, as everybody but a step wants."""
-        if catch_up:
-            self.index.catch_up(self.weight, self.bias)
         if count >= self.shards.rows:  # tables would leave out those without a vote
             return torch.arange(self.shards.rows).expand(len(x), -1)
+        if catch_up:
+            self.index.catch_up(self.weight, self.bias)
         return self.index.shortlist(x, count, self.weight, self.bias)
 
     def _log_part(self, x: Tensor, ids: Tensor, logits: Tensor, normalizer: Normalizer) -> Tensor:
